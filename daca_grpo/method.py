@@ -98,7 +98,7 @@ class Batch:
         cut = lambda d: {j: v[rows] for j, v in d.items()}
         return replace(self, samples=self.samples[rows], coefficients=self.coefficients[rows], old=cut(self.old), ref=cut(self.ref))
 
-# %% ../nbs/06_method.ipynb #886e77fd
+# %% ../nbs/06_method.ipynb #dce9405e
 def scored_samples(
     method: Method,
     samples: Samples,
@@ -109,27 +109,27 @@ def scored_samples(
 def coefficients(
     method: Method,
     rewards: torch.Tensor,     # [B], the global batch, rows of a group consecutive
-    group_size: int,           # G
+    num_generations: int,           # G
     z: torch.Tensor|None,      # standard credit scores [B, L]; None for an inactive rule
     samples: Samples,          # of the global batch
 ) -> torch.Tensor:             # [B, L]
     "Rewards to token coefficients: advantages, wd1's weights, credit."
-    A = advantages(rewards, group_size, method.advantage).to(samples.completion.device)
-    c = ratio_free_weights(A, group_size) if method.base == "wd1" else A
-    return token_coefficients(method.credit, c, z, samples, group_size)
+    A = advantages(rewards, num_generations, method.advantage).to(samples.completion.device)
+    c = ratio_free_weights(A, num_generations) if method.base == "wd1" else A
+    return token_coefficients(method.credit, c, z, samples, num_generations)
 
-# %% ../nbs/06_method.ipynb #f49ed7df
+# %% ../nbs/06_method.ipynb #3dfd42db
 def make_batch(
     method: Method,
     samples: Samples,      # B rollouts, rows of a group consecutive
     rewards: torch.Tensor, # [B]
-    group_size: int,       # G
+    num_generations: int,       # G
     z: torch.Tensor|None = None,  # standard credit scores [B, L]
 ) -> Batch:
     "A batch from rollouts and rewards."
     samples = scored_samples(method, samples)
-    c = coefficients(method, rewards, group_size, z, samples)
-    return Batch(samples, c, len(samples), len(samples)//group_size, int(samples.completion_mask.sum()))
+    c = coefficients(method, rewards, num_generations, z, samples)
+    return Batch(samples, c, len(samples), len(samples)//num_generations, int(samples.completion_mask.sum()))
 
 # %% ../nbs/06_method.ipynb #810116a1
 def batch_loss(

@@ -9,32 +9,32 @@ __all__ = ['ADVANTAGES', 'advantages', 'ratio_free_weights', 'ratio_free_loss', 
 # %% ../nbs/05_objective.ipynb #01e49124
 import torch
 
-# %% ../nbs/05_objective.ipynb #ba867524
+# %% ../nbs/05_objective.ipynb #6a5406bd
 ADVANTAGES = ("mean", "std", "leave_one_out")
 
 def advantages(
     rewards: torch.Tensor,  # [B], rows of a group consecutive
-    group_size: int,        # G, divides B
+    num_generations: int,        # G, divides B
     kind: str = "mean",     # "mean": R - mean; "std": that over the group's std; "leave_one_out": R - mean of the others
 ) -> torch.Tensor:          # [B] float32
     "Group-relative advantages. Raises ValueError where the batch is no multiple of the group or a reward is not finite."
     if kind not in ADVANTAGES: raise ValueError(f"advantage must be one of {ADVANTAGES}, got {kind!r}")
-    if group_size < 2: raise ValueError(f"group_size must be at least 2, got {group_size}: one rollout has nothing to be compared with")
-    if len(rewards) % group_size: raise ValueError(f"{len(rewards)} rollouts are no multiple of the group size {group_size}")
+    if num_generations < 2: raise ValueError(f"num_generations must be at least 2, got {num_generations}: one rollout has nothing to be compared with")
+    if len(rewards) % num_generations: raise ValueError(f"{len(rewards)} rollouts are no multiple of num_generations {num_generations}")
     if not rewards.isfinite().all(): raise ValueError(f"rewards of rows {(~rewards.isfinite()).nonzero().flatten().tolist()} are not finite")
-    R = rewards.double().view(-1, group_size)
+    R = rewards.double().view(-1, num_generations)
     A = (R - R.mean(1, keepdim=True)).masked_fill((R == R[:, :1]).all(1, keepdim=True), 0.)
     if kind == "std": A = A / (R.std(1, keepdim=True, correction=0) + 1e-4)
-    if kind == "leave_one_out": A = A * group_size / (group_size - 1)
+    if kind == "leave_one_out": A = A * num_generations / (num_generations - 1)
     return A.flatten().float()
 
-# %% ../nbs/05_objective.ipynb #eb06386c
+# %% ../nbs/05_objective.ipynb #79d46f6e
 def ratio_free_weights(
     advantage: torch.Tensor,  # [B], rows of a group consecutive
-    group_size: int,          # G
+    num_generations: int,          # G
 ) -> torch.Tensor:            # [B], sums to 0 over each group
     "wd1's coefficients w+ - w-."
-    A = advantage.view(-1, group_size)
+    A = advantage.view(-1, num_generations)
     return (A.softmax(1) - (-A).softmax(1)).flatten()
 
 # %% ../nbs/05_objective.ipynb #02cbb939

@@ -149,7 +149,7 @@ def token_z(
             z[members] = z[members][torch.from_numpy(stream_rng(seed, "shuffle", int(g)).permutation(len(members[0]))).to(z.device)]
     return z.gather(1, birth_step) if credit.rule in ("dps", "shuffled") else z
 
-# %% ../nbs/03_progress.ipynb #545ae185
+# %% ../nbs/03_progress.ipynb #268da120
 def token_factors(
     credit: Credit,
     z: torch.Tensor,     # [B, L]
@@ -167,7 +167,7 @@ def token_coefficients(
     coefficient: torch.Tensor,  # one a rollout [B]: advantage, or wd1's weight
     z: torch.Tensor|None,       # [B, L]; None for an inactive rule
     samples: Samples,           # completion masks and birth steps
-    group_size: int,            # G, rollouts of one prompt; rows of a group are consecutive
+    num_generations: int,            # G, rollouts of one prompt; rows of a group are consecutive
 ) -> torch.Tensor:              # [B, L]
     "The coefficient of every token."
     plain = coefficient[:, None].expand(-1, samples.completion.shape[1])
@@ -175,7 +175,7 @@ def token_coefficients(
     out = plain * token_factors(credit, z, samples.completion_mask)
     if credit.treatment != "recentre": return out
     birth = samples.birth_step
-    cell = torch.arange(len(birth), device=birth.device)[:, None] // group_size * (birth.max() + 1) + birth
+    cell = torch.arange(len(birth), device=birth.device)[:, None] // num_generations * (birth.max() + 1) + birth
     keep = samples.completion_mask.double()
     total = lambda v: torch.zeros(int(cell.max()) + 1, dtype=torch.float64, device=v.device).index_add(0, cell.flatten(), (v * keep).flatten())
     mean = total(out.double()) / total(torch.ones_like(keep)).clamp(min=1)
