@@ -164,7 +164,7 @@ def _view(seen, bands):
     room = max(high - low, 1e-3)
     return max(np.nanmin([low, *bands]), low - room) - .05*room, min(np.nanmax([high, *bands]), high + room) + .05*room
 
-# %% ../nbs/11_report.ipynb #42d993a8
+# %% ../nbs/11_report.ipynb #5cd95d10
 def plot_learning_curves(
     runs: list,                     # of `load_runs`
     metric: str = "cell_accuracy",  # a key of their metrics lines
@@ -186,7 +186,10 @@ def plot_learning_curves(
         seen, bands = np.append(seen, values), np.append(bands, band[:, 1:3])
     held = {"test": "held-out problems", "train": "training rollouts"}.get(split, split)
     ax.set(xlabel="training step (batches of rollouts)", ylabel=label or f"{metric.replace('_', ' ')}, {held}")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.spines[["top", "right"]].set_visible(False); ax.grid(alpha=.25, lw=.5)
     if ax.lines: ax.legend(frameon=False, loc="best"); ax.set_ylim(_view(np.array(seen), bands))
-    if path: fig.savefig(path, metadata={"Software": None})
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        fig.savefig(path, metadata={"Software": None})
     return fig

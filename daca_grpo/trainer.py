@@ -6,7 +6,7 @@
 __all__ = ['TrainConfig', 'step_examples', 'Rollouts', 'collect', 'assemble', 'record_policies', 'update', 'RunState',
            'save_checkpoint', 'load_checkpoint', 'open_run', 'rewind_metrics', 'run_step', 'train', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #134d6ea7
+# %% ../nbs/08_trainer.ipynb #b32e7c95
 import copy
 import os
 import shutil
@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import get_scheduler
 
 from .canvas import Samples, cat_rows, row_seeds, stream_rng
-from .denoiser import Denoiser, decode_completions, encode_prompts, save_denoiser
+from .denoiser import Denoiser, decode_completions, encode_prompts, load_denoiser, save_denoiser
 from .files import append_jsonl, differences, as_json, read_json, read_jsonl, write_json
 from .method import Batch, Method, accumulate_gradient, coefficients, record_logps, scored_samples
 from .progress import CreditRecorder, Scores, credit_metrics, token_z
@@ -264,7 +264,7 @@ def run_step(
     state.step, state.iteration, state.batch, state.metrics = state.step + 1, 0, None, {}
     return metrics
 
-# %% ../nbs/08_trainer.ipynb #440f6dec
+# %% ../nbs/08_trainer.ipynb #dcb1d69d
 def train(
     denoiser: Denoiser,      # trained in place
     task: Task,
@@ -275,7 +275,9 @@ def train(
     "Train a policy by reinforcement learning; resumes what it finds in `out`."
     out, accelerator, started = Path(out), Accelerator(), time.perf_counter()
     if config.batch_size % (config.num_generations * accelerator.num_processes): raise ValueError(f"batch_size {config.batch_size} does not give whole groups of {config.num_generations} to each of {accelerator.num_processes} processes")
-    if result := open_run(out, task, method, config): return result
+    if result := open_run(out, task, method, config):
+        denoiser.load_state_dict(load_denoiser(out/"model").state_dict())
+        return result
     denoiser.eval()
     reference = copy.deepcopy(denoiser).requires_grad_(False) if method.beta else None
     optimizer = torch.optim.AdamW([p for p in denoiser.parameters() if p.requires_grad], lr=config.learning_rate, betas=(.9, .99), weight_decay=config.weight_decay)

@@ -1,0 +1,1 @@
+"Papermill templates, installed as data of the package `daca_grpo.runs`."
