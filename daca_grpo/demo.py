@@ -15,11 +15,11 @@ from . import __version__
 from .experiment import Job, check_jobs, finished, run_many
 from .files import claim_folder, read_jsonl, write_json
 
-# %% ../nbs/12_demo.ipynb #2bb02d9e
+# %% ../nbs/12_demo.ipynb #99e33c6c
 SETTINGS = {
     "task": "sudoku", "task_options": {}, "methods": ["wd1", "wd1+dps"], "metrics": ["cell_accuracy", "solved"],
     "pretrain": {"target": .5, "seed": 0},
-    "train": {"batch_size": 128, "num_generations": 8, "num_iterations": 2, "learning_rate": 1e-4, "num_steps": 8, "temperature": 1., "eval_every": 10, "checkpoint_every": 20},
+    "train": {"batch_size": 128, "num_generations": 8, "num_iterations": 2, "learning_rate": 2e-4, "num_steps": 8, "temperature": 1., "eval_every": 10, "checkpoint_every": 20},
 }
 
 def pretrain_job(
@@ -100,7 +100,7 @@ def summary(
     runs = [{"method": r["method"], "seed": r["seed"], **{f"{when}_{m}": r[when][m] for m in settings["metrics"] for when in ("base", "final")}, "seconds": r["seconds"]} for r in results]
     return {"runs": runs, "comparisons": comparison["comparisons"], "settings": settings, "versions": versions()}
 
-# %% ../nbs/12_demo.ipynb #2d4ee8a5
+# %% ../nbs/12_demo.ipynb #49a288bf
 def check_count(
     name: str,   # of the option
     value: int,  # must be at least 1
@@ -111,7 +111,7 @@ def check_count(
 def run_demo(
     out="daca_demo",          # folder of the results
     seeds: int = 3,           # runs of each method
-    steps: int = 100,         # batches of rollouts of each run
+    steps: int = 150,         # batches of rollouts of each run
     max_parallel: int = 2,    # runs at the same time
     settings: dict = SETTINGS,
 ) -> dict:                    # what results.json holds
@@ -138,7 +138,7 @@ def plugin_verdict(
     "The line on the recipe with a plug-in against its base method."
     return next(v for d, v in zip(comparison["comparisons"], comparison["verdicts"]) if d["versus"] != "base")
 
-# %% ../nbs/12_demo.ipynb #02182dc2
+# %% ../nbs/12_demo.ipynb #b1d0691c
 def cores() -> int:
     "Processor cores that this process may use."
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -149,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
                                 "The same command again does only what is missing.", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--out", metavar="DIR", default="daca_demo", help="folder of the results, made if absent; a folder of another experiment is refused")
     p.add_argument("--seeds", metavar="N", type=int, default=3, help="runs of each method; an interval needs at least 2")
-    p.add_argument("--steps", metavar="N", type=int, default=100, help="training steps of each run, one batch of 128 rollouts each")
+    p.add_argument("--steps", metavar="N", type=int, default=150, help="training steps of each run, one batch of 128 rollouts each")
     p.add_argument("--max-parallel", metavar="N", type=int, default=min(2, cores()), help="runs at the same time, one core and about 0.6 GB of memory each")
     return p
 

@@ -48,13 +48,13 @@ def masked_loss(
     "The masked diffusion loss with its 1/t weight: one draw of t and of the mask a row (LLaDA, MDLM)."
     return -estimate(denoiser, samples, elbo_monte_carlo(1)).mean()
 
-# %% ../nbs/08_pretrain.ipynb #c8585af1
+# %% ../nbs/08_pretrain.ipynb #667b1fb2
 def pretrain_steps(
     denoiser: Denoiser,           # trained in place
     task: Task,
     seed: int = 0,                # of problems and masks
     batch_size: int = 64,         # problems a step
-    learning_rate: float = 3e-3,  # of AdamW
+    learning_rate: float = 1e-3,  # of AdamW
 ):                                # generator of losses, nats a token
     "Train for ever: every `next` is one optimiser step and gives its loss."
     optimizer = torch.optim.AdamW(denoiser.parameters(), lr=learning_rate)
@@ -115,7 +115,7 @@ def _until(target, metric, max_steps, eval_every, steps, evaluate, log, progress
             if means[metric] >= target: break
     return curve, time.perf_counter() - start
 
-# %% ../nbs/08_pretrain.ipynb #34babd09
+# %% ../nbs/08_pretrain.ipynb #e573e742
 def pretrain(
     task: Task,                    # with gold answers, an alphabet and a length
     out,                           # folder of the model; load it with `load_denoiser`
@@ -123,9 +123,9 @@ def pretrain(
     metric: str = "cell_accuracy", # of this metric of the task
     seed: int = 0,                 # of weights, problems and masks
     batch_size: int = 64,          # problems a step
-    learning_rate: float = 3e-3,   # of AdamW
+    learning_rate: float = 1e-3,   # of AdamW
     max_steps: int = 2000,         # give up after so many
-    eval_every: int = 10,          # steps between evaluations
+    eval_every: int = 5,           # steps between evaluations
     sampler: Sampler|None = None,  # of the evaluations; None: greedy, two tokens a step, one block
     progress: bool = True,         # show a progress bar
     **shape,                       # hidden_size, num_layers, ...: options of `small_denoiser`
