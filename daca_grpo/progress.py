@@ -6,16 +6,17 @@
 __all__ = ['RULES', 'TREATMENTS', 'StepLogps', 'progress', 'zscore', 'Credit', 'BirthScores', 'Scores', 'CreditRecorder',
            'token_z', 'token_factors', 'token_coefficients', 'credit_metrics']
 
-# %% ../nbs/03_progress.ipynb #4c860d3f
+# %% ../nbs/03_progress.ipynb #78000214
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from .canvas import Samples, stream_rng
+from .denoiser import target_logit
 from .rollout import Step
 
-# %% ../nbs/03_progress.ipynb #dd30f4a5
+# %% ../nbs/03_progress.ipynb #b7f320e6
 class StepLogps:
     "Observer of a rollout: log p_k(target) at every masked position of every step."
     def __init__(self,
@@ -27,16 +28,16 @@ class StepLogps:
         self.target, self.scope, self.kept = target, scope, []
 
     def __call__(self, step: Step):
-        positions, lognorm, top = step.positions, step.lognorm, step.logits.amax(-1)
-        if self.scope == "canvas" and step.block.stop < step.masked.shape[1]:
+        numbers = lambda logits, lognorm: torch.stack([lognorm, logits.amax(-1)] if self.target == "argmax" else [lognorm])
+        positions, seen, L = step.positions, numbers(step.logits, step.lognorm), step.masked.shape[1]
+        if self.scope == "canvas" and step.block.stop < L:
             later = step.hidden[:, step.block.stop:]
-            seen = [(x.logsumexp(-1), x.amax(-1)) for x in map(step.denoiser.head, later.flatten(0, 1).split(4096))]
-            norm_later, top_later = (torch.cat(p).view(later.shape[:2]) for p in zip(*seen))
-            positions = torch.cat([positions, torch.arange(step.block.stop, step.masked.shape[1], device=positions.device).expand(len(positions), -1)], 1)
-            lognorm, top = torch.cat([lognorm, norm_later], 1), torch.cat([top, top_later], 1)
-        hidden = step.hidden.gather(1, positions[..., None].expand(-1, -1, step.hidden.shape[-1])) if self.target == "final" else None
-        self.denoiser = step.denoiser
-        self.kept.append((positions, lognorm, top, hidden))
+            parts = [numbers(x, x.logsumexp(-1)) for x in map(step.denoiser.head, later.flatten(0, 1).split(4096))]
+            seen = torch.cat([seen, torch.cat(parts, 1).view(len(seen), *later.shape[:2])], 2)
+            positions = torch.cat([positions, torch.arange(step.block.stop, L, device=positions.device).expand(len(positions), -1)], 1)
+        self.denoiser, width = step.denoiser, step.hidden.shape[-1]
+        hidden = step.hidden.gather(1, positions[..., None].expand(-1, -1, width)) if self.target == "final" else None
+        self.kept.append((positions, seen, hidden))
 
     @torch.no_grad()
     def logps(self,
@@ -44,9 +45,10 @@ class StepLogps:
     ) -> torch.Tensor:             # [B, T, L] float32, NaN where a position was not masked (or out of scope)
         "The recorded log-probabilities, once the completion is known."
         out = torch.full((len(completion), len(self.kept), completion.shape[1]), torch.nan, device=completion.device)
-        for k, (positions, lognorm, top, hidden) in enumerate(self.kept):
-            if hidden is not None: top = self.denoiser.target_logit(hidden.flatten(0, 1), completion.gather(1, positions).flatten()).view_as(lognorm)
-            out[:, k].scatter_(1, positions, top - lognorm)
+        for k, (positions, seen, hidden) in enumerate(self.kept):
+            if hidden is None: logit = seen[1]
+            else: logit = target_logit(self.denoiser, hidden.flatten(0, 1), completion.gather(1, positions).flatten()).view_as(seen[0])
+            out[:, k].scatter_(1, positions, logit - seen[0])
         return out
 
 # %% ../nbs/03_progress.ipynb #0bcce769
@@ -98,7 +100,7 @@ class Credit:
     @property
     def active(self): return self.rule != "uniform" and self.lam != 0
 
-# %% ../nbs/03_progress.ipynb #2bae8520
+# %% ../nbs/03_progress.ipynb #8e2daa69
 class BirthScores:
     "Observer of a rollout: surprisal or entropy of each token in the prediction that wrote it, in nats."
     def __init__(self, rule: str):
@@ -106,9 +108,8 @@ class BirthScores:
 
     def __call__(self, step: Step):
         if self.score is None: self.score = torch.zeros_like(step.masked, dtype=torch.float32)
-        logp = step.logits - step.lognorm[..., None]
-        if self.rule == "surprisal": s = -logp.gather(-1, step.proposal[..., None])[..., 0]
-        else: s = torch.special.entr(logp.exp()).sum(-1)
+        if self.rule == "surprisal": s = step.lognorm - step.logits.gather(-1, step.proposal[..., None])[..., 0]
+        else: s = torch.special.entr((step.logits - step.lognorm[..., None]).exp()).sum(-1)
         self.score.scatter_(1, step.positions, s.where(step.committed, self.score.gather(1, step.positions)))
 
 # %% ../nbs/03_progress.ipynb #553e725d

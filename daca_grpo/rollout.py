@@ -45,7 +45,7 @@ def schedule(
     quotas = [base + (s < rest) for s in range(steps)]
     return [(start, q) for start in range(0, sampler.length, sampler.block_length) for q in quotas]
 
-# %% ../nbs/02_rollout.ipynb #ea07a39d
+# %% ../nbs/02_rollout.ipynb #183e87d3
 def inverse_cdf(
     weight: torch.Tensor,  # unnormalised probabilities [n, V], at least 0
     u: torch.Tensor,       # uniform numbers on [0, 1) [n], float64
@@ -55,7 +55,7 @@ def inverse_cdf(
     width = int(V**.5) + 1
     runs = torch.nn.functional.pad(weight, (0, -V % width)).view(n, -1, width)
     cdf = runs.sum(-1, dtype=torch.float64).cumsum(-1)
-    point = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))[:, None]
+    point = (u * cdf[:, -1])[:, None]  # below the total: a float64 u is at most 1 - 2**-53, and the product cannot round up to it
     run = torch.searchsorted(cdf, point, right=True)
     before = torch.cat([torch.zeros_like(point), cdf], -1).gather(-1, run)
     inside = runs[torch.arange(n, device=u.device), run[:, 0]].double().cumsum(-1)
