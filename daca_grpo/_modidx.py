@@ -118,6 +118,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                   'daca_grpo.method.Batch.__len__': ('method.html#batch.__len__', 'daca_grpo/method.py'),
                                   'daca_grpo.method.Method': ('method.html#method', 'daca_grpo/method.py'),
                                   'daca_grpo.method.Method.__post_init__': ('method.html#method.__post_init__', 'daca_grpo/method.py'),
+                                  'daca_grpo.method.Method._check_sml_weight': ( 'method.html#method._check_sml_weight',
+                                                                                 'daca_grpo/method.py'),
                                   'daca_grpo.method.Method.name': ('method.html#method.name', 'daca_grpo/method.py'),
                                   'daca_grpo.method.accumulate_gradient': ('method.html#accumulate_gradient', 'daca_grpo/method.py'),
                                   'daca_grpo.method.batch_loss': ('method.html#batch_loss', 'daca_grpo/method.py'),

@@ -36,7 +36,7 @@ def char_tokenizer(
     tok.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(tokenizer_object=tok, mask_token=MASK, eos_token=EOS, pad_token=EOS, bos_token=BOS)
 
-# %% ../nbs/01_denoiser.ipynb #97c3fcba
+# %% ../nbs/01_denoiser.ipynb #aabf488b
 def special_ids(
     tokenizer,            # a transformers tokenizer
     vocab_size: int,      # V, rows of the model's output head
@@ -46,9 +46,11 @@ def special_ids(
     if mask is None: raise ValueError("the tokenizer has no mask token; set tokenizer.mask_token to the one the model was trained with")
     if eos is None: raise ValueError("the tokenizer has no end-of-text token; set tokenizer.eos_token")
     if pad is None: raise ValueError("the tokenizer has no pad token; set tokenizer.pad_token, for example to tokenizer.eos_token")
-    if pad == mask: raise ValueError(f"pad token and mask token are both id {mask}; padding would look like something to fill. Set tokenizer.pad_token = tokenizer.eos_token")
+    if pad == mask:
+        raise ValueError(f"pad token and mask token are both id {mask}; padding would look like something to fill. Set tokenizer.pad_token = tokenizer.eos_token")
     if eos == mask: raise ValueError(f"end-of-text token and mask token are both id {mask}")
-    if max(len(tokenizer), mask+1) > vocab_size: raise ValueError(f"the tokenizer knows {len(tokenizer)} tokens, the model's head only {vocab_size}; they do not belong together")
+    if max(len(tokenizer), mask+1) > vocab_size:
+        raise ValueError(f"the tokenizer knows {len(tokenizer)} tokens, the model's head only {vocab_size}; they do not belong together")
     return mask, pad, eos
 
 # %% ../nbs/01_denoiser.ipynb #80f48f66
@@ -194,7 +196,7 @@ def decode_completions(
     "Completions to text: counted tokens only, special tokens removed."
     return [denoiser.tokenizer.decode(row[keep], skip_special_tokens=True) for row, keep in zip(completion.cpu(), completion_mask.cpu())]
 
-# %% ../nbs/01_denoiser.ipynb #ed1ed2b5
+# %% ../nbs/01_denoiser.ipynb #29284c84
 def save_denoiser(
     denoiser: Denoiser,  # model to write
     path,                # folder, made if absent
@@ -210,5 +212,6 @@ def load_denoiser(
     "Load a bidirectional Llama-shaped model from a local folder. Raises FileNotFoundError or ValueError."
     config = Path(path)/"config.json"
     if not config.exists(): raise FileNotFoundError(f"no model in {str(path)!r}: it has no config.json. Give a folder written by save_denoiser or save_pretrained")
-    if json.loads(config.read_text()).get("is_causal", True): raise ValueError(f"the model in {str(path)!r} is causal (no \"is_causal\": false in config.json); a masked diffusion model attends in both directions")
+    if json.loads(config.read_text()).get("is_causal", True):
+        raise ValueError(f"the model in {str(path)!r} is causal (no \"is_causal\": false in config.json); a masked diffusion model attends in both directions")
     return Denoiser(AutoModelForCausalLM.from_pretrained(path, **kwargs).eval(), AutoTokenizer.from_pretrained(path))

@@ -19,7 +19,7 @@ from .likelihood import Estimator, View, elbo_quadrature, estimate, linear_weigh
 from .objective import ADVANTAGES, advantages, check_logps, ratio_free_loss, ratio_free_weights, sequence_ratio_loss, token_ratio_loss
 from .progress import Credit, token_coefficients
 
-# %% ../nbs/06_method.ipynb #5552d903
+# %% ../nbs/06_method.ipynb #8b667932
 BASES = ("diffu-grpo", "wd1", "gdpo")
 RECIPES = tuple(base + plug for base in BASES for plug in ("", "+dps", "+sml", "+dps+sml"))
 
@@ -44,10 +44,15 @@ class Method:
         if not self.epsilon > 0: raise ValueError(f"epsilon must be above 0, got {self.epsilon}: no policy change would be allowed")
         if self.beta < 0: raise ValueError(f"beta must be at least 0, got {self.beta}")
         if self.beta and self.base != "diffu-grpo": raise ValueError(f"{self.base} has no KL term; beta must be 0, got {self.beta}")
-        if self.sml_weight == "linear" and self.base != "diffu-grpo": raise ValueError("sml_weight 'linear' balances SML against mean-field in a ratio; it is for diffu-grpo only")
-        if isinstance(self.sml_weight, str) and self.sml_weight != "linear": raise ValueError(f"sml_weight must be a number or 'linear', got {self.sml_weight!r}")
-        if not isinstance(self.sml_weight, str) and not 0 <= self.sml_weight <= (1 if self.base != "wd1" else float("inf")): raise ValueError(f"sml_weight of {self.base} must lie in [0, 1] (wd1: at least 0), got {self.sml_weight}")
+        self._check_sml_weight()
         estimator(self)
+
+    def _check_sml_weight(self):
+        w, most = self.sml_weight, float("inf") if self.base == "wd1" else 1
+        if w == "linear":
+            if self.base != "diffu-grpo": raise ValueError("sml_weight 'linear' balances SML against mean-field in a ratio; it is for diffu-grpo only")
+        elif isinstance(w, str): raise ValueError(f"sml_weight must be a number or 'linear', got {w!r}")
+        elif not 0 <= w <= most: raise ValueError(f"sml_weight of {self.base} must lie in [0, 1] (wd1: at least 0), got {w}")
 
     @property
     def name(self): return self.base + (f"+{self.credit.rule}" if self.credit.active else "") + ("+sml" if self.sml_weight else "")

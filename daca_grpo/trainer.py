@@ -27,7 +27,7 @@ from .progress import CreditRecorder, Scores, credit_metrics, token_z
 from .rollout import Sampler, evaluating, rollout
 from .tasks.core import Task, evaluate_policy
 
-# %% ../nbs/08_trainer.ipynb #d09c0c12
+# %% ../nbs/08_trainer.ipynb #e105f880
 @dataclass(frozen=True)
 class TrainConfig:
     "Settings of a training run. Raises ValueError where the numbers do not fit together."
@@ -51,10 +51,12 @@ class TrainConfig:
         for name in ("steps", "batch_size", "num_generations", "num_iterations", "rows_per_pass", "checkpoints_kept"):
             if getattr(self, name) < 1: raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.num_generations < 2: raise ValueError("num_generations must be at least 2: one rollout has nothing to be compared with")
-        if self.batch_size % self.num_generations: raise ValueError(f"batch_size {self.batch_size} is no multiple of num_generations {self.num_generations}; groups must be whole")
+        if self.batch_size % self.num_generations:
+            raise ValueError(f"batch_size {self.batch_size} is no multiple of num_generations {self.num_generations}; groups must be whole")
         for name in ("learning_rate", "max_grad_norm"):
             if not getattr(self, name) > 0: raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        if min(self.eval_every, self.checkpoint_every, self.seed, self.warmup_steps) < 0: raise ValueError("eval_every, checkpoint_every, warmup_steps and seed must be at least 0")
+        if min(self.eval_every, self.checkpoint_every, self.seed, self.warmup_steps) < 0:
+            raise ValueError("eval_every, checkpoint_every, warmup_steps and seed must be at least 0")
 
 # %% ../nbs/08_trainer.ipynb #e5839698
 def step_examples(
@@ -264,7 +266,7 @@ def run_step(
     state.step, state.iteration, state.batch, state.metrics = state.step + 1, 0, None, {}
     return metrics
 
-# %% ../nbs/08_trainer.ipynb #dcb1d69d
+# %% ../nbs/08_trainer.ipynb #2f388075
 def train(
     denoiser: Denoiser,      # trained in place
     task: Task,
@@ -274,7 +276,8 @@ def train(
 ) -> dict:                   # method, seed, base and final metrics on the test problems, steps, seconds
     "Train a policy by reinforcement learning; resumes what it finds in `out`."
     out, accelerator, started = Path(out), Accelerator(), time.perf_counter()
-    if config.batch_size % (config.num_generations * accelerator.num_processes): raise ValueError(f"batch_size {config.batch_size} does not give whole groups of {config.num_generations} to each of {accelerator.num_processes} processes")
+    if config.batch_size % (config.num_generations * accelerator.num_processes):
+        raise ValueError(f"batch_size {config.batch_size} does not give whole groups of {config.num_generations} to each of {accelerator.num_processes} processes")
     if result := open_run(out, task, method, config):
         denoiser.load_state_dict(load_denoiser(out/"model").state_dict())
         return result
@@ -298,7 +301,8 @@ def train(
         if config.checkpoint_every and updates % config.checkpoint_every == 0:
             save_checkpoint(out/"checkpoints", accelerator, policy, optimizer, scheduler, state, updates, config.checkpoints_kept)
 
-    bar = tqdm(total=config.steps*config.num_iterations, initial=state.step*config.num_iterations + state.iteration, desc=method.name, unit="update", disable=not accelerator.is_main_process or None)
+    bar = tqdm(total=config.steps*config.num_iterations, initial=state.step*config.num_iterations + state.iteration, desc=method.name,
+               unit="update", disable=not accelerator.is_main_process or None)
     if not state.step and not state.iteration: evaluate(0)
     while state.step < config.steps:
         metrics = run_step(accelerator, policy, optimizer, scheduler, reference, task, method, config, state, checkpoint)
