@@ -256,6 +256,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'daca_grpo.trainer.collect': ('trainer.html#collect', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.finish': ('trainer.html#finish', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.load_checkpoint': ('trainer.html#load_checkpoint', 'daca_grpo/trainer.py'),
+                                   'daca_grpo.trainer.make_optimizer': ('trainer.html#make_optimizer', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.open_run': ('trainer.html#open_run', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.record_policies': ('trainer.html#record_policies', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.rewind_metrics': ('trainer.html#rewind_metrics', 'daca_grpo/trainer.py'),

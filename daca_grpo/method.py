@@ -6,7 +6,7 @@
 __all__ = ['BASES', 'RECIPES', 'Method', 'estimator', 'recipe', 'Batch', 'scored_samples', 'coefficients', 'make_batch',
            'batch_loss', 'accumulate_gradient', 'record_logps']
 
-# %% ../nbs/06_method.ipynb #d8d1c247
+# %% ../nbs/06_method.ipynb #7f9d5e0c
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ import torch
 
 from .canvas import Samples
 from .denoiser import Denoiser
-from .likelihood import Estimator, View, elbo_quadrature, estimate, linear_weight, mean_field, sml, view_logps
+from .likelihood import Estimator, elbo_quadrature, estimate, linear_weight, mean_field, sml, view_logps
 from .objective import ADVANTAGES, advantages, check_logps, ratio_free_loss, ratio_free_weights, sequence_ratio_loss, token_ratio_loss
 from .progress import Credit, token_coefficients
 

@@ -6,10 +6,9 @@
 __all__ = ['RULES', 'TREATMENTS', 'StepLogps', 'progress', 'zscore', 'Credit', 'BirthScores', 'Scores', 'CreditRecorder',
            'token_z', 'token_factors', 'token_coefficients', 'credit_metrics']
 
-# %% ../nbs/03_progress.ipynb #78000214
+# %% ../nbs/03_progress.ipynb #583852c9
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from .canvas import Samples, stream_rng

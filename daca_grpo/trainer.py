@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['TrainConfig', 'step_examples', 'Rollouts', 'collect', 'assemble', 'record_policies', 'update', 'RunState',
-           'save_checkpoint', 'load_checkpoint', 'open_run', 'rewind_metrics', 'run_step', 'train', 'finish']
+           'save_checkpoint', 'load_checkpoint', 'open_run', 'rewind_metrics', 'make_optimizer', 'run_step', 'train',
+           'finish']
 
 # %% ../nbs/08_trainer.ipynb #b32e7c95
 import copy
@@ -242,6 +243,16 @@ def rewind_metrics(
     for record in kept: append_jsonl(part, record)
     os.replace(part, path)
 
+# %% ../nbs/08_trainer.ipynb #e4fccfd9
+def make_optimizer(
+    denoiser: Denoiser,
+    config: TrainConfig,
+) -> tuple:              # optimizer, learning-rate scheduler that counts updates
+    "AdamW and its schedule."
+    trained = [p for p in denoiser.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(.9, .99), weight_decay=config.weight_decay)
+    return optimizer, get_scheduler(config.lr_scheduler, optimizer, config.warmup_steps, config.steps*config.num_iterations)
+
 # %% ../nbs/08_trainer.ipynb #913ce2d3
 def run_step(
     accelerator: Accelerator,
@@ -266,7 +277,7 @@ def run_step(
     state.step, state.iteration, state.batch, state.metrics = state.step + 1, 0, None, {}
     return metrics
 
-# %% ../nbs/08_trainer.ipynb #2f388075
+# %% ../nbs/08_trainer.ipynb #be1d8963
 def train(
     denoiser: Denoiser,      # trained in place
     task: Task,
@@ -283,8 +294,7 @@ def train(
         return result
     denoiser.eval()
     reference = copy.deepcopy(denoiser).requires_grad_(False) if method.beta else None
-    optimizer = torch.optim.AdamW([p for p in denoiser.parameters() if p.requires_grad], lr=config.learning_rate, betas=(.9, .99), weight_decay=config.weight_decay)
-    scheduler = get_scheduler(config.lr_scheduler, optimizer, config.warmup_steps, config.steps*config.num_iterations)
+    optimizer, scheduler = make_optimizer(denoiser, config)
     policy, optimizer = accelerator.prepare(denoiser, optimizer)
     state = load_checkpoint(out/"checkpoints", accelerator, policy, optimizer, scheduler)
     rewind_metrics(out/"metrics.jsonl", state.step if state.step or state.iteration else -1)
