@@ -232,7 +232,7 @@ def check_jobs(
     for job in jobs: claim(job)
     return {j: r for j, job in enumerate(jobs) if (r := finished(job.out)) is not None}
 
-# %% ../nbs/10_experiment.ipynb #37d0bbb0
+# %% ../nbs/10_experiment.ipynb #fa990007
 def _end(process):
     "End a worker and its kernel."
     process.stdin.close()
@@ -253,7 +253,7 @@ def run_many(
     "Run jobs in processes. A failing one leaves the others alone; Ctrl-C ends all, and what is finished stays."
     if max_parallel < 1: raise ValueError(f"max_parallel must be at least 1, got {max_parallel}")
     ends = {j: Outcome(jobs[j], result, skipped=True) for j, result in check_jobs(jobs).items()}
-    todo, running, fresh = [j for j in range(len(jobs)) if j not in ends], {}, []
+    todo, running = [j for j in range(len(jobs)) if j not in ends], {}
     silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0") or None  # None: silent where the output is no terminal
     with tqdm(total=len(jobs), initial=len(ends), desc=desc, bar_format="{desc}: {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining}", leave=False, disable=silent) as bar:
         try:

@@ -8,12 +8,11 @@ __all__ = ['BITS', 'TEMPLATES', 'CELLS', 'ENDS', 'PROTOCOLS', 'all_grids', 'grid
            'read_grid', 'cell_accuracy', 'sudoku_metrics', 'sudoku_example', 'sudoku_answer', 'split_grids',
            'fresh_puzzle', 'sudoku_task', 'read_puzzles']
 
-# %% ../../nbs/07a_tasks.sudoku.ipynb #1da17687
+# %% ../../nbs/07a_tasks.sudoku.ipynb #fc49f962
 import csv
 import re
 from functools import cache, partial
 from itertools import permutations, product
-from pathlib import Path
 
 import numpy as np
 
