@@ -37,45 +37,45 @@ def ratio_free_weights(
     A = advantage.view(-1, num_generations)
     return (A.softmax(1) - (-A).softmax(1)).flatten()
 
-# %% ../nbs/05_objective.ipynb #02cbb939
+# %% ../nbs/05_objective.ipynb #65d58606
 def ratio_free_loss(
     logps: torch.Tensor,         # l_i of the current policy [B, L]
     coefficients: torch.Tensor,  # (w+ - w-) * factor [B, L]
     mask: torch.Tensor,          # scored tokens, bool [B, L]
-    num_groups: int,             # groups in the global batch
+    count: int,                  # what to divide by: groups of the global batch (wd1), scored tokens of it (SPG)
 ) -> tuple:                      # scalar loss, metrics
-    "wd1's weighted log-likelihood."
-    return -(coefficients * logps * mask).sum() / num_groups, {}
+    "A weighted log-likelihood: wd1's, and SPG's."
+    return -(coefficients * logps * mask).sum() / count, {}
 
-# %% ../nbs/05_objective.ipynb #6829e578
+# %% ../nbs/05_objective.ipynb #a40ab71f
 def _clipped(r, A, epsilon): return torch.minimum(r*A, r.clamp(1-epsilon, 1+epsilon)*A)
 
 def _ratio_metrics(r, A, mask, epsilon, n):
     r, A = r.detach(), A.detach()
     clipped = ((r > 1+epsilon) & (A > 0)) | ((r < 1-epsilon) & (A < 0))
-    return dict(ratio=(r*mask).sum()/n, ratio_max=r[mask].max() if mask.any() else torch.tensor(0.), clipped=(clipped & mask).sum()/n)
+    return dict(ratio=(r*mask/n).sum(), ratio_max=r[mask].max() if mask.any() else torch.zeros_like(r.sum()), clipped=((clipped & mask)/n).sum())
 
 def token_ratio_loss(
     logps: torch.Tensor,         # l_i of the current policy [B, L]
     old: torch.Tensor,           # l_i of the policy that made the rollouts [B, L]
     coefficients: torch.Tensor,  # A * factor [B, L]
     mask: torch.Tensor,          # scored tokens, bool [B, L]
-    num_tokens: int,             # scored tokens in the global batch
+    num_tokens: int|torch.Tensor,  # scored tokens in the global batch; [B, 1], rows x scored tokens of the row: a mean over rows
     epsilon: float = .5,         # clipping range of the ratio
     beta: float = 0.,            # weight of the KL term
     ref: torch.Tensor|None = None,  # l_i of the reference policy [B, L], needed if beta > 0
 ) -> tuple:                      # scalar loss, metrics
     "Diffu-GRPO's clipped token objective."
     r = (logps - old).masked_fill(~mask, 0.).exp()
-    loss = -(_clipped(r, coefficients, epsilon) * mask).sum() / num_tokens
+    loss = -(_clipped(r, coefficients, epsilon) * mask / num_tokens).sum()
     metrics = _ratio_metrics(r, coefficients, mask, epsilon, num_tokens)
     if beta:
         d = (ref - logps).masked_fill(~mask, 0.)
-        kl = ((d.exp() - d - 1) * mask).sum() / num_tokens
+        kl = ((d.exp() - d - 1) * mask / num_tokens).sum()
         loss, metrics["kl"] = loss + beta*kl, kl.detach()
     return loss, metrics
 
-# %% ../nbs/05_objective.ipynb #331e7dce
+# %% ../nbs/05_objective.ipynb #655881c9
 def sequence_ratio_loss(
     logps: torch.Tensor,         # l_i of the current policy [B, L]
     old: torch.Tensor,           # l_i of the policy that made the rollouts [B, L]
@@ -83,12 +83,19 @@ def sequence_ratio_loss(
     mask: torch.Tensor,          # scored tokens, bool [B, L]
     num_rows: int,               # rollouts in the global batch
     epsilon: float = .5,         # clipping range of the ratio
+    beta: float = 0.,            # weight of the KL term
+    ref: torch.Tensor|None = None,  # l_i of the reference policy [B, L], needed if beta > 0
 ) -> tuple:                      # scalar loss, metrics
-    "GDPO's clipped sequence objective, in a form that takes a coefficient a token."
+    "GDPO's and ESPO's clipped sequence objective, in a form that takes a coefficient a token."
     n = mask.sum(1, keepdim=True)
     r = (((logps - old) * mask).sum(1, keepdim=True) / n).exp().detach() * (logps - logps.detach()).exp()
     share = mask.to(logps.dtype) / (n * num_rows)
-    return -(_clipped(r, coefficients, epsilon) * share).sum(), _ratio_metrics(r[:, :1], coefficients[:, :1], mask[:, :1], epsilon, num_rows)
+    loss = -(_clipped(r, coefficients, epsilon) * share).sum()
+    metrics = _ratio_metrics(r[:, :1], coefficients[:, :1], mask[:, :1], epsilon, num_rows)
+    if beta:
+        kl = (((logps - ref) * mask).sum(1, keepdim=True)**2 / (2 * n * num_rows)).sum()
+        loss, metrics["kl"] = loss + beta*kl, kl.detach()
+    return loss, metrics
 
 # %% ../nbs/05_objective.ipynb #6ef71c44
 def check_logps(
