@@ -5,14 +5,19 @@
 # %% auto #0
 __all__ = ['MASK', 'EOS', 'BOS', 'char_tokenizer', 'special_ids', 'Denoiser', 'token_logps', 'target_logit',
            'PositionedLlamaConfig', 'PositionedLlamaModel', 'PositionedLlamaForCausalLM', 'local_torch_seed',
-           'small_denoiser', 'encode_prompts', 'decode_completions', 'save_denoiser', 'load_denoiser']
+           'small_denoiser', 'encode_prompts', 'decode_completions', 'linear_layers', 'resolve_targets', 'add_lora',
+           'adapter_off', 'save_denoiser', 'load_denoiser']
 
-# %% ../nbs/01_denoiser.ipynb #148e3058
+# %% ../nbs/01_denoiser.ipynb #ee60609f
 import json
+import warnings
+from collections import Counter
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -53,7 +58,7 @@ def special_ids(
         raise ValueError(f"the tokenizer knows {len(tokenizer)} tokens, the model's head only {vocab_size}; they do not belong together")
     return mask, pad, eos
 
-# %% ../nbs/01_denoiser.ipynb #80f48f66
+# %% ../nbs/01_denoiser.ipynb #bdb81abc
 class Denoiser(nn.Module):
     "A masked diffusion language model: trunk, head, tokenizer."
     def __init__(self,
@@ -69,6 +74,9 @@ class Denoiser(nn.Module):
     @property
     def device(self): return self.model.get_output_embeddings().weight.device
 
+    @property
+    def trunk(self): return (self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model).base_model
+
     def hidden(self,
         canvas: torch.Tensor,     # token ids [B, S]
         attention_mask=None,      # bool [B, S], False at left padding; None: no padding
@@ -77,7 +85,7 @@ class Denoiser(nn.Module):
         kw = {}
         if attention_mask is not None and not attention_mask.all():
             kw = dict(attention_mask=attention_mask.long(), position_ids=(attention_mask.cumsum(1) - 1).clamp(min=0))
-        return self.model.base_model(input_ids=canvas, use_cache=False, **kw).last_hidden_state
+        return self.trunk(input_ids=canvas, use_cache=False, **kw).last_hidden_state
 
     def head(self,
         hidden: torch.Tensor,     # [..., D]
@@ -196,20 +204,76 @@ def decode_completions(
     "Completions to text: counted tokens only, special tokens removed."
     return [denoiser.tokenizer.decode(row[keep], skip_special_tokens=True) for row, keep in zip(completion.cpu(), completion_mask.cpu())]
 
-# %% ../nbs/01_denoiser.ipynb #29284c84
+# %% ../nbs/01_denoiser.ipynb #4646d565
+def linear_layers(
+    denoiser: Denoiser,
+) -> dict:              # {last part of the name: [full names]}, the output head left out
+    "The linear layers that LoRA can adapt."
+    model, found = denoiser.model, {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and module is not model.get_output_embeddings(): found.setdefault(name.rsplit(".", 1)[-1], []).append(name)
+    return found
+
+def resolve_targets(
+    denoiser: Denoiser,
+    targets,            # "all", or a list of last parts of names, for example ["q_proj", "v_proj"]
+) -> list:              # full names of modules
+    "Which modules the names mean. Raises ValueError on a name that matches nothing."
+    layers = linear_layers(denoiser)
+    names = list(layers) if targets == "all" else [targets] if isinstance(targets, str) else list(targets)
+    if not names: raise ValueError("LoRA needs at least one target; 'all' means every linear layer but the output head")
+    for n in names:
+        if n in layers: continue
+        near = get_close_matches(n, layers, 1)
+        raise ValueError(f"LoRA target {n!r} matches no linear layer of the model{f'; did you mean {near[0]!r}?' if near else '.'} It has: {', '.join(sorted(layers))}")
+    return [full for n in names for full in layers[n]]
+
+# %% ../nbs/01_denoiser.ipynb #f7a80a44
+def add_lora(
+    denoiser: Denoiser,  # changed in place: its model becomes a PeftModel, everything but the adapter is frozen
+    targets="all",       # "all" or a list of last parts of names
+    rank: int = 128,     # r
+    alpha: float = 64,   # the update is scaled by alpha / r
+    seed: int = 0,       # of the initial adapter; its second factor is 0, so the model's outputs do not change
+) -> dict:               # {last part of the name: how many modules}
+    "Put LoRA adapters on linear layers. Raises ValueError on a rank below 1 or a target that does not exist."
+    if rank < 1: raise ValueError(f"LoRA rank must be at least 1, got {rank}")
+    if isinstance(denoiser.model, PeftModel): raise ValueError("the model has an adapter already")
+    modules = resolve_targets(denoiser, targets)
+    with local_torch_seed(seed), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers; nothing a user can change
+        denoiser.model = get_peft_model(denoiser.model, LoraConfig(r=rank, lora_alpha=alpha, target_modules=modules))
+    denoiser.eval()
+    return dict(Counter(m.rsplit(".", 1)[-1] for m in modules))
+
+@contextmanager
+def adapter_off(
+    denoiser: Denoiser,  # with or without an adapter
+):
+    "Inside the block the denoiser is its base model."
+    if not isinstance(denoiser.model, PeftModel): yield; return
+    with denoiser.model.disable_adapter(): yield
+
+# %% ../nbs/01_denoiser.ipynb #c095e834
 def save_denoiser(
     denoiser: Denoiser,  # model to write
     path,                # folder, made if absent
 ):
-    "Write model and tokenizer in the transformers format."
+    "Write model (or adapter) and tokenizer in the transformers (or peft) format."
     denoiser.model.save_pretrained(path)
     denoiser.tokenizer.save_pretrained(path)
 
 def load_denoiser(
     path,                # folder written by `save_denoiser`, or any of the same form
+    base=None,           # folder of the base model, if `path` holds an adapter; None: where the adapter says it is
     **kwargs,            # passed to `from_pretrained` (dtype, device_map, ...)
 ) -> Denoiser:
     "Load a bidirectional Llama-shaped model from a local folder. Raises FileNotFoundError or ValueError."
+    adapter = Path(path)/"adapter_config.json"
+    if adapter.exists():
+        denoiser = load_denoiser(base or json.loads(adapter.read_text())["base_model_name_or_path"] or "", **kwargs)
+        denoiser.model = PeftModel.from_pretrained(denoiser.model, path, is_trainable=True)
+        return denoiser.eval()
     config = Path(path)/"config.json"
     if not config.exists(): raise FileNotFoundError(f"no model in {str(path)!r}: it has no config.json. Give a folder written by save_denoiser or save_pretrained")
     if json.loads(config.read_text()).get("is_causal", True):

@@ -99,7 +99,7 @@ class Credit:
     @property
     def active(self): return self.rule != "uniform" and self.lam != 0
 
-# %% ../nbs/03_progress.ipynb #8e2daa69
+# %% ../nbs/03_progress.ipynb #69421628
 class BirthScores:
     "Observer of a rollout: surprisal or entropy of each token in the prediction that wrote it, in nats."
     def __init__(self, rule: str):
@@ -107,9 +107,11 @@ class BirthScores:
 
     def __call__(self, step: Step):
         if self.score is None: self.score = torch.zeros_like(step.masked, dtype=torch.float32)
-        if self.rule == "surprisal": s = step.lognorm - step.logits.gather(-1, step.proposal[..., None])[..., 0]
-        else: s = torch.special.entr((step.logits - step.lognorm[..., None]).exp()).sum(-1)
-        self.score.scatter_(1, step.positions, s.where(step.committed, self.score.gather(1, step.positions)))
+        logits, lognorm, token = (x[step.committed] for x in (step.logits, step.lognorm, step.proposal))
+        if self.rule == "surprisal": s = lognorm - logits.gather(-1, token[:, None])[:, 0]
+        else: s = torch.special.entr((logits - lognorm[:, None]).exp()).sum(-1)
+        rows = torch.arange(len(step.masked), device=s.device)[:, None].expand_as(step.positions)
+        self.score[rows[step.committed], step.positions[step.committed]] = s
 
 # %% ../nbs/03_progress.ipynb #553e725d
 @dataclass
