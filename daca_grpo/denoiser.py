@@ -6,13 +6,14 @@
 __all__ = ['MASK', 'EOS', 'BOS', 'char_tokenizer', 'special_ids', 'Denoiser', 'token_logps', 'target_logit',
            'PositionedLlamaConfig', 'PositionedLlamaModel', 'PositionedLlamaForCausalLM', 'local_torch_seed',
            'small_denoiser', 'encode_prompts', 'decode_completions', 'linear_layers', 'resolve_targets', 'add_lora',
-           'adapter_off', 'save_denoiser', 'load_denoiser']
+           'adapter_off', 'LoraSettings', 'save_denoiser', 'load_denoiser']
 
-# %% ../nbs/01_denoiser.ipynb #ee60609f
+# %% ../nbs/01_denoiser.ipynb #41ce9433
 import json
 import warnings
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -253,6 +254,14 @@ def adapter_off(
     "Inside the block the denoiser is its base model."
     if not isinstance(denoiser.model, PeftModel): yield; return
     with denoiser.model.disable_adapter(): yield
+
+# %% ../nbs/01_denoiser.ipynb #0a1121cd
+@dataclass(frozen=True)
+class LoraSettings:
+    "LoRA, or none."
+    lora_rank: int = 0             # rank r of the adapter; 0: no adapter, all weights are trained
+    lora_alpha: float = 64.        # the adapter's update is scaled by alpha / rank
+    lora_targets: str = "all"      # last parts of module names, separated by commas; all: every linear layer but the output head
 
 # %% ../nbs/01_denoiser.ipynb #c095e834
 def save_denoiser(

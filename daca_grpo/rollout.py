@@ -122,7 +122,7 @@ def evaluating(
     finally:
         for m, was in modes: m.training = was
 
-# %% ../nbs/02_rollout.ipynb #10be3c07
+# %% ../nbs/02_rollout.ipynb #51664b1b
 def denoise_step(
     denoiser: Denoiser,
     hidden: torch.Tensor,    # completion hidden states [B, L, D]
@@ -140,6 +140,7 @@ def denoise_step(
     rows = torch.arange(B, device=hidden.device)[:, None]
     logits = denoiser.head(hidden[rows, start + inside])
     lognorm = logits.logsumexp(-1)
+    if not lognorm.isfinite().all(): raise FloatingPointError(f"step {k} of the rollout: the logits of rows {(~lognorm.isfinite()).any(1).nonzero().flatten().tolist()} are not finite; are the model's weights?")
     proposal = draw(logits.flatten(0, 1), u[rows, 0, inside].flatten(), sampler.temperature).view(B, -1)
     confidence = logits.gather(-1, proposal[..., None])[..., 0] - lognorm
     committed = top_positions(confidence if sampler.remasking == "low_confidence" else u[rows, 1, inside], quota)
