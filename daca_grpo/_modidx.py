@@ -303,6 +303,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'daca_grpo.trainer.newest_checkpoint': ('trainer.html#newest_checkpoint', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.open_run': ('trainer.html#open_run', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.peak_memory_gb': ('trainer.html#peak_memory_gb', 'daca_grpo/trainer.py'),
+                                   'daca_grpo.trainer.process_state': ('trainer.html#process_state', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.read_checkpoint': ('trainer.html#read_checkpoint', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.read_metrics': ('trainer.html#read_metrics', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.record_policies': ('trainer.html#record_policies', 'daca_grpo/trainer.py'),

@@ -6,7 +6,7 @@
 __all__ = ['OWNERS', 'SETTINGS', 'RUN_FLAGS', 'Setting', 'settings_of_a_run', 'convert', 'resolve', 'base_model', 'run_training',
            'describe', 'show_recipes', 'default_text', 'parser', 'read_config', 'options', 'main']
 
-# %% ../nbs/08a_launch.ipynb #528d3dfb
+# %% ../nbs/08a_launch.ipynb #2c07de8c
 import argparse
 import sys
 from dataclasses import MISSING, dataclass, fields
@@ -15,7 +15,6 @@ from types import NoneType, UnionType
 from typing import get_args
 
 import yaml
-from accelerate import PartialState
 from fastcore.docments import docments
 
 from .denoiser import LoraSettings, add_lora, load_denoiser
@@ -25,7 +24,7 @@ from .pretrain import pretrain
 from .progress import Credit
 from .rollout import Sampler
 from .tasks.core import TASKS, Task, get_task, nearest
-from .trainer import TrainConfig, train
+from .trainer import TrainConfig, process_state, train
 
 # %% ../nbs/08a_launch.ipynb #0dca3f57
 OWNERS = {"method": Method, "credit": Credit, "trainer": TrainConfig, "rollout": Sampler, "adapter": LoraSettings}
@@ -67,7 +66,7 @@ def convert(
         if kind is not int or isinstance(value, str) or result == value: return result
     raise ValueError(f"{setting.name} must be {' or '.join(getattr(k, '__name__', str(k)).replace('NoneType', 'none') for k in kinds)}, got {value!r}")
 
-# %% ../nbs/08a_launch.ipynb #10ac3e26
+# %% ../nbs/08a_launch.ipynb #c9feb699
 def resolve(
     recipe: str,
     task: Task,
@@ -92,10 +91,10 @@ def base_model(
 ) -> Path:          # folder of the model
     "A small model that learned the task until it was mediocre; made once, by the main process."
     if not task.alphabet: raise ValueError(f"task {task.name!r} needs a model; give a folder with --model")
-    with PartialState().main_process_first(): pretrain(task, out/"base", target=target, metric="reward", progress=False)
+    with process_state().main_process_first(): pretrain(task, out/"base", target=target, metric="reward", progress=False)
     return out/"base"
 
-# %% ../nbs/08a_launch.ipynb #c5c7ddba
+# %% ../nbs/08a_launch.ipynb #1c26d7bb
 def run_training(
     recipe: str,             # one of RECIPES or KIN
     task: str,               # a key of TASKS, or "module:function"
@@ -113,7 +112,7 @@ def run_training(
     config = TrainConfig(sampler=Sampler(**parts["rollout"]), **parts["trainer"])
     denoiser = load_denoiser(base_model(out, problems, base_target) if model is None else model)
     adapter = LoraSettings(**parts["adapter"])
-    main = PartialState().is_main_process
+    main = process_state().is_main_process
     if adapter.lora_rank:
         targets = "all" if adapter.lora_targets == "all" else [t.strip() for t in adapter.lora_targets.split(",")]
         counts = add_lora(denoiser, targets, adapter.lora_rank, adapter.lora_alpha, config.seed)
@@ -193,7 +192,7 @@ def options(
     if "base_target" in values: values["base_target"] = float(values["base_target"])
     return values
 
-# %% ../nbs/08a_launch.ipynb #9a01d6d3
+# %% ../nbs/08a_launch.ipynb #aba7bfb5
 def main(
     argv=None,  # list of strings; None: the command line
 ) -> int:       # exit code: 0 done, 1 the run failed, 2 refused, 130 stopped by the user
@@ -204,7 +203,7 @@ def main(
     except KeyboardInterrupt: print("\nStopped. The same command goes on from the last checkpoint.", file=sys.stderr); return 130
     except FloatingPointError as e: print(f"daca-train: {e}", file=sys.stderr); return 1
     except (ValueError, OSError, RuntimeError) as e: print(f"daca-train: {e}", file=sys.stderr); return 2
-    if PartialState().is_main_process:
+    if process_state().is_main_process:
         for name, value in result["final"].items(): print(f"{name}: {result['base'][name]:.3f} -> {value:.3f}")
     return 0
 

@@ -8,10 +8,10 @@ __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_
            'update', 'save_bad_rows', 'RunState', 'trained_parameters', 'write_checkpoint', 'remove_folder',
            'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'load_checkpoint', 'identity', 'open_run',
            'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'sample_rows', 'evaluate_shared', 'make_optimizer',
-           'make_accelerator', 'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train', 'model_folder',
-           'restore', 'finish']
+           'process_state', 'make_accelerator', 'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train',
+           'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #6201a614
+# %% ../nbs/08_trainer.ipynb #daf3ed9f
 import copy
 import os
 import resource
@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DistributedType
+from accelerate import Accelerator, DistributedType, PartialState
 from accelerate.tracking import get_available_trackers
-from accelerate.utils import LoggerType, broadcast_object_list
+from accelerate.utils import LoggerType, broadcast_object_list, parse_flag_from_env
 from peft import PeftModel
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from tqdm.auto import tqdm
@@ -464,7 +464,7 @@ def evaluate_shared(
     total = accelerator.gather(sums).sum(0).tolist()
     return {k: v / total[0] for k, v in zip(names, total[1:])}
 
-# %% ../nbs/08_trainer.ipynb #afb7d87a
+# %% ../nbs/08_trainer.ipynb #9a42ee03
 def make_optimizer(
     denoiser: Denoiser,
     config: TrainConfig,
@@ -474,6 +474,10 @@ def make_optimizer(
     if not trained: raise ValueError("no parameter is trained: all of them are frozen")
     optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(.9, .99), weight_decay=config.weight_decay)
     return optimizer, get_scheduler(config.lr_scheduler, optimizer, config.warmup_steps, config.steps*config.num_iterations)
+
+def process_state() -> PartialState:
+    "Who this process is among how many; on a machine without accelerators over gloo."
+    return PartialState(cpu=not torch.accelerator.is_available() or parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 def make_accelerator(
     method: Method,
@@ -485,6 +489,7 @@ def make_accelerator(
     if config.log_with and config.log_with not in known:
         exists = config.log_with in [str(t) for t in LoggerType]
         raise ValueError(f"log_with {config.log_with!r}: " + (f"install it first (pip install {config.log_with})" if exists else f"accelerate knows {', '.join(str(t) for t in LoggerType if t != 'all')}"))
+    process_state()
     accelerator = Accelerator(mixed_precision=config.mixed_precision, log_with=config.log_with, project_dir=str(out))
     if method.sml_weight and method.num_strata > config.sampler.length:
         raise ValueError(f"num_strata {method.num_strata} is more than the {config.sampler.length} tokens of a completion")

@@ -1,0 +1,76 @@
+"""What test_processes.py runs in one process and, under `accelerate launch`, in two: python tests/processes.py OUT."""
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from daca_grpo.denoiser import add_lora, char_tokenizer, small_denoiser
+from daca_grpo.files import write_json
+from daca_grpo.method import recipe
+from daca_grpo.rollout import Sampler
+from daca_grpo.tasks.core import Example, Task
+from daca_grpo.trainer import TrainConfig, add_gradients, collect_batch, make_accelerator, process_state, refresh_actor, start_run, train
+
+METHODS = {'wd1+dps': recipe('wd1+dps', treatment='recentre'), 'diffu-grpo+dps+sml': recipe('diffu-grpo+dps+sml', beta=.04, per='all'), 'gdpo+sml': recipe('gdpo+sml'),
+           'spg': recipe('spg'), 'unigrpo': recipe('unigrpo'), 'wd1 on the trajectory': recipe('wd1+dps', rule='shuffled', likelihood='on-trajectory')}
+
+def echo_task(letters='abcd', size=4):
+    share = lambda e, text: sum(c in e.prompt for c in text) / size
+    problems = [Example(c*(1 + i), {}) for i, c in enumerate(letters)]  # prompts of different lengths
+    return Task('echo', problems, problems, problems[:3], reward=share, metrics=lambda e, text: {'letters': share(e, text)}, alphabet=letters, length=size)
+
+def fresh(): return small_denoiser(char_tokenizer('abcd'), hidden_size=32, num_layers=1, seed=1)
+
+task = echo_task()
+config = TrainConfig(steps=3, batch_size=8, num_generations=4, num_iterations=2, sampler=Sampler(4, 2, 4, 1.), eval_every=2, checkpoint_every=1, samples_every=1)
+
+def gradient(method, rows_per_pass, out):
+    "The gradient of a batch of eight rollouts at the second inner iteration, before any update, and its metrics"
+    c = replace(config, rows_per_pass=rows_per_pass)
+    accelerator = make_accelerator(method, c, out)
+    run = start_run(accelerator, fresh(), task, method, c, out)
+    collect_batch(run)
+    metrics = add_gradients(accelerator, run.policy, method, c, run.state.batch, 1)
+    return torch.cat([p.grad.flatten() for p in run.policy.parameters()]), metrics
+
+def stopping_at(call):
+    "The task, with a reward that raises at its n-th call"
+    calls = iter(range(10**9))
+    def reward(e, text):
+        if next(calls) == call: raise KeyboardInterrupt
+        return task.reward(e, text)
+    return replace(task, reward=reward)
+
+def weights(model): return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+def trained(out, method=METHODS['wd1+dps'], task=task, lora=False, **settings):
+    model = fresh()
+    if lora: add_lora(model, 'all', rank=2)
+    result = train(model, task, method, replace(config, **settings), out)
+    return weights(model), result
+
+def main(out):
+    out, found = Path(out), {}
+    for name, method in METHODS.items():
+        for rows in (8, 4, 2): found[f'gradient {name} {rows}'] = gradient(method, rows, out/'gradient')
+    found['run'] = trained(out/'run')
+    try: trained(out/'stopped', task=stopping_at(3 + 10))  # in the second batch, whatever the number of processes
+    except KeyboardInterrupt: pass
+    found['resumed'] = trained(out/'stopped')
+    found['lora'] = trained(out/'lora', METHODS['diffu-grpo+dps+sml'], lora=True)
+    if dist.is_initialized():
+        from torch.distributed.fsdp import fully_shard
+        policy, actor = fresh(), fresh()
+        with torch.no_grad():
+            for p in policy.parameters(): p.add_(.125)
+        truth = weights(policy)
+        fully_shard(policy)
+        refresh_actor(actor, policy)
+        found['actor'] = (weights(actor), truth)
+    if process_state().is_main_process: torch.save(found, out/'found.pt')
+    process_state().wait_for_everyone()
+    process_state().destroy_process_group()
+
+if __name__ == '__main__': main(sys.argv[1])

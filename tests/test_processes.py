@@ -1,0 +1,59 @@
+"Two processes do what one does: the same rollouts, the same gradient, the same metrics; and they resume. On CPUs, over gloo."
+import os, subprocess, sys
+
+import pytest
+import torch
+
+from common import root
+from processes import METHODS
+from daca_grpo.files import read_jsonl
+from daca_grpo.trainer import read_metrics
+
+def start(out, *launcher):
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(root), str(root/'tests')]), 'OMP_NUM_THREADS': '1', 'TQDM_DISABLE': '1', 'CUDA_VISIBLE_DEVICES': ''}
+    out.mkdir()
+    return subprocess.Popen([sys.executable, *launcher, str(root/'tests'/'processes.py'), str(out)], env=env, cwd=out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+@pytest.fixture(scope='module')
+def found(tmp_path_factory):
+    "What one process and two found"
+    home = tmp_path_factory.mktemp('processes')
+    launch = ('-m', 'accelerate.commands.launch', '--multi_gpu', '--num_processes', '2', '--num_machines', '1', '--mixed_precision', 'no', '--dynamo_backend', 'no', '--main_process_port', '0')
+    started = {1: start(home/'1'), 2: start(home/'2', *launch)}
+    for n, process in started.items():
+        text = process.communicate(timeout=600)[0]
+        assert process.returncode == 0, f'{n} processes\n{text[-4000:]}'
+    return {n: (home/str(n), torch.load(home/str(n)/'found.pt', weights_only=False)) for n in started}
+
+@pytest.mark.parametrize('method', METHODS)
+def test_gradient_depends_neither_on_pieces_nor_on_processes(found, method):
+    whole, metrics = found[1][1][f'gradient {method} 8']
+    assert whole.abs().max() > 1e-3
+    for n, rows in ((1, 4), (1, 2), (2, 8), (2, 4), (2, 2)):
+        g, m = found[n][1][f'gradient {method} {rows}']
+        torch.testing.assert_close(g, whole, atol=1e-6 * max(1, whole.abs().max().item()), rtol=0, msg=lambda s: f'{n} processes, {rows} rows a pass\n{s}')
+        for k in metrics: assert abs(m[k] - metrics[k]) < 1e-5, (k, n, rows)
+        if 'ratio' in metrics: assert abs(m['ratio'] - 1) < 1e-6 and abs(m['ratio_max'] - 1) < 1e-6
+
+def test_rollouts_and_metrics_are_those_of_one_process(found):
+    one, two = (read_metrics(found[n][0]/'run'/'metrics.jsonl') for n in (1, 2))
+    assert [(r['step'], r['split']) for r in one] == [(r['step'], r['split']) for r in two]
+    for k in ('reward', 'flat_groups', 'entropy', 'score_mean', 'net_advantage', 'loss', 'completion_length'):
+        assert abs(one[1][k] - two[1][k]) < 1e-5, k  # the first batch: later ones may differ where an update's last bits tip a token
+    texts = [[r['text'] for r in read_jsonl(found[n][0]/'run'/'samples.jsonl') if r['step'] == 1] for n in (1, 2)]
+    assert texts[0][:4] == texts[1] and len(texts[1]) == 4  # the main process's share
+
+@pytest.mark.parametrize('n', [1, 2])
+def test_stopped_run_goes_on_to_the_same_weights(found, n):
+    out, got = found[n]
+    assert torch.equal(got['run'][0], got['resumed'][0])
+    assert read_metrics(out/'run'/'metrics.jsonl') == read_metrics(out/'stopped'/'metrics.jsonl')
+
+def test_adapter_of_two_processes(found):
+    one, two = (found[n][1]['lora'] for n in (1, 2))
+    torch.testing.assert_close(one[0], two[0], atol=5e-4, rtol=0)
+    assert (found[2][0]/'lora'/'adapter'/'adapter_config.json').exists()
+
+def test_actor_takes_over_sharded_weights(found):
+    actor, truth = found[2][1]['actor']
+    assert torch.equal(actor, truth)
