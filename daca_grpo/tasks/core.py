@@ -47,8 +47,12 @@ class Task:
     length: int|None = None      # L, completion tokens of the small model
     options: dict = field(default_factory=dict)  # what `get_task` was called with, defaults included
 
-# %% ../../nbs/07_tasks.core.ipynb #6fee4dab
-TASKS = {"sudoku": "daca_grpo.tasks.sudoku:sudoku_task"}  # name: "module:function"
+# %% ../../nbs/07_tasks.core.ipynb #d64f4cd8
+TASKS = {  # name: "module:function"
+    "sudoku": "daca_grpo.tasks.sudoku:sudoku_task",
+    "countdown-worked": "daca_grpo.tasks.countdown:worked_countdown_task",
+    "route": "daca_grpo.tasks.route:route_task",
+}
 
 def nearest(
     word: str,  # what was asked for
