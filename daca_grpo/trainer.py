@@ -6,10 +6,10 @@
 __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_examples', 'Rollouts', 'collect', 'gather_rows',
            'assemble', 'reward_metrics', 'is_sharded', 'refresh_actor', 'record_policies', 'unshared', 'add_gradients',
            'update', 'save_bad_rows', 'RunState', 'trained_parameters', 'write_checkpoint', 'remove_folder',
-           'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'load_checkpoint', 'identity', 'open_run',
-           'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'sample_rows', 'evaluate_shared', 'make_optimizer',
-           'process_state', 'make_accelerator', 'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train',
-           'model_folder', 'restore', 'finish']
+           'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'batch_to', 'load_checkpoint', 'identity',
+           'open_run', 'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'sample_rows', 'evaluate_shared',
+           'make_optimizer', 'process_state', 'make_accelerator', 'Run', 'start_run', 'collect_batch', 'run_update',
+           'run_step', 'train', 'model_folder', 'restore', 'finish']
 
 # %% ../nbs/08_trainer.ipynb #daf3ed9f
 import copy
@@ -329,39 +329,47 @@ def save_checkpoint(
     os.replace(part, path)
     for old in sorted(folder.glob("update-*"))[:-keep]: remove_folder(old)
 
-# %% ../nbs/08_trainer.ipynb #95498248
+# %% ../nbs/08_trainer.ipynb #f0c25154
 def read_checkpoint(
     path: Path,      # folder of one checkpoint
     num_processes: int,
-    device,
-) -> dict:           # what `state.pt` holds, and "batches"
+) -> dict:           # what `state.pt` holds, and "batches"; on the CPU
     "One checkpoint. Raises ValueError if it is another version's or another number of processes'."
-    saved = torch.load(path/"state.pt", map_location=device, weights_only=True)
+    saved = torch.load(path/"state.pt", map_location="cpu", weights_only=True)
     if saved.get("format") != CHECKPOINT_FORMAT:
         raise ValueError(f"{path} has checkpoint format {saved.get('format', 1)}; this version of daca_grpo reads {CHECKPOINT_FORMAT}. Finish the run with the version that began it, or choose another folder")
     if saved["processes"] != num_processes:
         raise ValueError(f"{path} was written by {saved['processes']} processes and there are {num_processes} now; start the run with as many as before")
-    return saved | {"batches": [torch.load(path/f"batch-{i}.pt", map_location=device, weights_only=True) for i in range(num_processes)]}
+    return saved | {"batches": [torch.load(path/f"batch-{i}.pt", map_location="cpu", weights_only=True) for i in range(num_processes)]}
 
 def newest_checkpoint(
     folder: Path,    # checkpoints of the run
     num_processes: int,
-    device,
 ) -> tuple:          # path and contents; (None, None) if there is none
-    "The newest checkpoint that can be read."
-    for path in sorted(folder.glob("update-*"), reverse=True):
-        try: return path, read_checkpoint(path, num_processes, device)
+    "The newest checkpoint that can be read. Raises RuntimeError if there are some and none can."
+    found = sorted(folder.glob("update-*"), reverse=True)
+    for path in found:
+        try: return path, read_checkpoint(path, num_processes)
         except (OSError, EOFError, RuntimeError, KeyError) as e: warnings.warn(f"{path} cannot be read ({e!r:.200}); going back to the one before it")
+    if found: raise RuntimeError(f"none of the checkpoints in {folder} can be read. Remove the folder to begin again, or choose another one")
     return None, None
 
-# %% ../nbs/08_trainer.ipynb #97df2bec
+# %% ../nbs/08_trainer.ipynb #b18a8249
+def batch_to(
+    batch: Batch,
+    device,
+) -> Batch:
+    "The batch on a device."
+    move = lambda values: {j: v.to(device) for j, v in values.items()}
+    return replace(batch, samples=batch.samples.to(device), coefficients=batch.coefficients.to(device), old=move(batch.old), ref=move(batch.ref))
+
 def load_checkpoint(
     folder: Path,              # checkpoints of the run
     accelerator: Accelerator,
     policy, optimizer, scheduler,  # put into the state of the checkpoint
 ) -> RunState:                 # a fresh state if there is no checkpoint
     "Go back to the newest complete checkpoint."
-    path, saved = newest_checkpoint(folder, accelerator.num_processes, accelerator.device)
+    path, saved = newest_checkpoint(folder, accelerator.num_processes)
     chosen = broadcast_object_list([path and path.name])[0]
     if chosen != (path and path.name): raise RuntimeError(f"processes see different checkpoints in {folder}: {path and path.name} and {chosen}. Is the file system shared?")
     if path is None: return RunState()
@@ -373,7 +381,7 @@ def load_checkpoint(
     scheduler.load_state_dict(saved["scheduler"])
     if saved["scaler"]: accelerator.scaler.load_state_dict(saved["scaler"])
     batch = saved["batches"][accelerator.process_index]
-    return RunState(batch=batch and Batch(**{**batch, "samples": Samples(**batch["samples"])}), **saved["where"])
+    return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
 # %% ../nbs/08_trainer.ipynb #43238631
 BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with")
@@ -619,7 +627,7 @@ def train(
     bar.close()
     return finish(run, time.perf_counter() - started)
 
-# %% ../nbs/08_trainer.ipynb #189e57cb
+# %% ../nbs/08_trainer.ipynb #2f456877
 def model_folder(
     denoiser: Denoiser,
 ) -> str:     # "model" or "adapter"
@@ -647,6 +655,6 @@ def finish(
     if run.accelerator.is_main_process:
         save_denoiser(run.denoiser, run.out/model_folder(run.denoiser))
         write_json(run.out/"result.json", result)
-    if run.config.log_with: run.accelerator.end_training()
+    for tracker in run.accelerator.trackers if run.config.log_with else []: tracker.finish()  # end_training() would end the process group too
     run.accelerator.wait_for_everyone()
     return result

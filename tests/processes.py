@@ -1,5 +1,5 @@
-"""What test_processes.py runs in one process and, under `accelerate launch`, in two: python tests/processes.py OUT."""
-import json, sys
+"""What test_processes.py runs in one process and, under `accelerate launch`, in two: python tests/processes.py OUT no|bf16."""
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +7,6 @@ import torch
 import torch.distributed as dist
 
 from daca_grpo.denoiser import add_lora, char_tokenizer, small_denoiser
-from daca_grpo.files import write_json
 from daca_grpo.method import recipe
 from daca_grpo.rollout import Sampler
 from daca_grpo.tasks.core import Example, Task
@@ -51,14 +50,20 @@ def trained(out, method=METHODS['wd1+dps'], task=task, lora=False, **settings):
     result = train(model, task, method, replace(config, **settings), out)
     return weights(model), result
 
-def main(out):
+def main(out, precision):
     out, found = Path(out), {}
+    if precision == 'bf16':
+        found = {name: trained(out/name, METHODS[name], mixed_precision='bf16') for name in ('wd1+dps', 'diffu-grpo+dps+sml')}
+        torch.save(found, out/'found.pt')
+        return
     for name, method in METHODS.items():
         for rows in (8, 4, 2): found[f'gradient {name} {rows}'] = gradient(method, rows, out/'gradient')
     found['run'] = trained(out/'run')
-    try: trained(out/'stopped', task=stopping_at(3 + 10))  # in the second batch, whatever the number of processes
+    try: trained(out/'stopped', task=stopping_at(3 + 10))  # after the first batch, whatever the number of processes
     except KeyboardInterrupt: pass
-    found['resumed'] = trained(out/'stopped')
+    found['calls'], counting = [], replace(task, reward=lambda e, text: (found['calls'].append(text), task.reward(e, text))[1])
+    found['resumed'] = trained(out/'stopped', task=counting)
+    found['tracked'] = trained(out/'tracked', METHODS['gdpo+sml'], log_with='tensorboard')
     found['lora'] = trained(out/'lora', METHODS['diffu-grpo+dps+sml'], lora=True)
     if dist.is_initialized():
         from torch.distributed.fsdp import fully_shard
@@ -73,4 +78,4 @@ def main(out):
     process_state().wait_for_everyone()
     process_state().destroy_process_group()
 
-if __name__ == '__main__': main(sys.argv[1])
+if __name__ == '__main__': main(*sys.argv[1:])

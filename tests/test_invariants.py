@@ -35,7 +35,7 @@ def test_row_alone_and_in_a_batch(denoiser, row):
 @pytest.mark.parametrize('base', ['wd1', 'diffu-grpo', 'gdpo'])
 def test_plugins_that_are_off_train_to_the_base_methods_weights(base, tmp_path):
     task = get_task('sudoku', num_puzzles=(40, 2, 2))
-    config = TrainConfig(steps=10, batch_size=16, num_iterations=2, sampler=Sampler(16, 4, 16, 1.), eval_every=0)
+    config = TrainConfig(steps=20, batch_size=16, num_iterations=2, sampler=Sampler(16, 4, 16, 1.), eval_every=0)
     def trained(method):
         model = small_denoiser(char_tokenizer(task.alphabet), hidden_size=32, num_layers=1)
         start = {n: p.clone() for n, p in model.state_dict().items()}

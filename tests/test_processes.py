@@ -9,20 +9,20 @@ from processes import METHODS
 from daca_grpo.files import read_jsonl
 from daca_grpo.trainer import read_metrics
 
-def start(out, *launcher):
+def start(out, *launcher, precision='no'):
     env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(root), str(root/'tests')]), 'OMP_NUM_THREADS': '1', 'TQDM_DISABLE': '1', 'CUDA_VISIBLE_DEVICES': ''}
     out.mkdir()
-    return subprocess.Popen([sys.executable, *launcher, str(root/'tests'/'processes.py'), str(out)], env=env, cwd=out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen([sys.executable, *launcher, str(root/'tests'/'processes.py'), str(out), precision], env=env, cwd=out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
     "What one process and two found"
     home = tmp_path_factory.mktemp('processes')
     launch = ('-m', 'accelerate.commands.launch', '--multi_gpu', '--num_processes', '2', '--num_machines', '1', '--mixed_precision', 'no', '--dynamo_backend', 'no', '--main_process_port', '0')
-    started = {1: start(home/'1'), 2: start(home/'2', *launch)}
-    for n, process in started.items():
+    started = {1: start(home/'1'), 2: start(home/'2', *launch), 'bf16': start(home/'bf16', precision='bf16')}
+    for n, process in started.items():  # n processes, or one with bf16
         text = process.communicate(timeout=600)[0]
-        assert process.returncode == 0, f'{n} processes\n{text[-4000:]}'
+        assert process.returncode == 0, f'{n}\n{text[-4000:]}'
     return {n: (home/str(n), torch.load(home/str(n)/'found.pt', weights_only=False)) for n in started}
 
 @pytest.mark.parametrize('method', METHODS)
@@ -47,6 +47,7 @@ def test_rollouts_and_metrics_are_those_of_one_process(found):
 def test_stopped_run_goes_on_to_the_same_weights(found, n):
     out, got = found[n]
     assert torch.equal(got['run'][0], got['resumed'][0])
+    assert len(got['calls']) < 3 * 8 / n, 'it began again instead of going on'
     assert read_metrics(out/'run'/'metrics.jsonl') == read_metrics(out/'stopped'/'metrics.jsonl')
 
 def test_adapter_of_two_processes(found):
@@ -57,3 +58,20 @@ def test_adapter_of_two_processes(found):
 def test_actor_takes_over_sharded_weights(found):
     actor, truth = found[2][1]['actor']
     assert torch.equal(actor, truth)
+
+def test_trackers_get_the_metrics(found):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    out = found[2][0]/'tracked'
+    events = EventAccumulator(str(next(p.parent for p in out.rglob('events.out.tfevents*') if p.stat().st_size > 1000)))
+    events.Reload()
+    for name in ('loss', 'reward', 'ratio_max'):
+        seen = [(e.step, e.value) for e in events.Scalars(f'train/{name}')]
+        told = [(r['step'], r[name]) for r in read_metrics(out/'metrics.jsonl') if r['split'] == 'train']
+        assert [s for s, _ in seen] == [s for s, _ in told]
+        for (_, a), (_, b) in zip(seen, told): assert a == pytest.approx(b, rel=1e-5)
+
+def test_mixed_precision_trains_float32_weights(found):
+    for name, (w, result) in found['bf16'][1].items():
+        assert w.dtype == torch.float32 and w.isfinite().all() and result['skipped_updates'] == 0
+        ratios = [r['ratio_max'] for r in read_metrics(found['bf16'][0]/name/'metrics.jsonl') if 'ratio_max' in r]
+        assert all(abs(r - 1) < .1 for r in ratios)  # old and current values go through the same precision

@@ -2,7 +2,7 @@
 
 Each run is a process of its own, forked from a server that has imported torch.
 """
-import multiprocessing, os, shutil, signal, threading, time
+import multiprocessing, os, shutil, signal, threading, time, warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +41,7 @@ def run(out, kill, seconds, sender):
     if kill[0] == 'half a file': die_at_call(torch, 'save', kill[1], half_a_file)
     if kill[0] == 'before the rename': die_at_call(os, 'replace', kill[1], lambda *a: None)
     if kill[0] == 'half removed': die_at_call(shutil, 'rmtree', kill[1], lambda real, path, *a, **k: next(Path(path).iterdir()).unlink())
+    warnings.filterwarnings('error', message='.*cannot be read')  # a whole checkpoint must be readable
     started = time.perf_counter()
     train(fresh(), task, METHOD, CONFIG, out)
     sender.send(time.perf_counter() - started)
