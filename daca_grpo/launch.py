@@ -6,7 +6,7 @@
 __all__ = ['OWNERS', 'SETTINGS', 'RUN_FLAGS', 'Setting', 'settings_of_a_run', 'convert', 'resolve', 'base_model', 'run_training',
            'describe', 'show_recipes', 'default_text', 'parser', 'read_config', 'options', 'main']
 
-# %% ../nbs/08a_launch.ipynb #2c07de8c
+# %% ../nbs/08a_launch.ipynb #aa870ef2
 import argparse
 import sys
 from dataclasses import MISSING, dataclass, fields
@@ -18,7 +18,7 @@ import yaml
 from fastcore.docments import docments
 
 from .denoiser import LoraSettings, add_lora, load_denoiser
-from .files import as_json, write_json
+from .files import write_json
 from .method import BASES, KIN, PRESETS, RECIPES, Method, preset as preset_settings, recipe as make_method
 from .pretrain import pretrain
 from .progress import Credit
@@ -136,7 +136,7 @@ def show_recipes() -> str:
     kin = [f"  {name:20} {describe(name)}" for name in KIN]
     return "\n".join(["DACA-GRPO's twelve recipes:", *lines, "", "their next of kin:", *kin, "", f"tasks: {', '.join(TASKS)}, or module:function for one of your own"])
 
-# %% ../nbs/08a_launch.ipynb #063a7eb7
+# %% ../nbs/08a_launch.ipynb #5f98ca24
 def default_text(
     setting: Setting,
 ) -> str:
@@ -149,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser("daca-train", description="Train a masked diffusion language model by reinforcement learning. The same command on the same folder resumes.")
     p.add_argument("--list", action="store_true", help="print every recipe with one line, and the tasks")
     run = p.add_argument_group("run")
-    run.add_argument("--recipe", help=f"a recipe, see --list (required)")
+    run.add_argument("--recipe", help="a recipe, see --list (required)")
     run.add_argument("--task", help=f"one of {', '.join(TASKS)}, or module:function (required)")
     run.add_argument("--out", help="folder of the run (required)")
     run.add_argument("--model", help="folder of the base policy (default: a small model, pre-trained on the task in OUT/base)")
