@@ -265,7 +265,7 @@ def save_bad_rows(
     write_json(path, dict(iteration=iteration, rows=[dict(row=int(r), prompt_ids=batch.samples.prompt_ids[r][batch.samples.prompt_mask[r]], completion_ids=batch.samples.completion[r],
                                                           text=t, logps=l[r], coefficients=batch.coefficients[r]) for r, t in zip(rows, texts)]))
 
-# %% ../nbs/08_trainer.ipynb #0e48d1ed
+# %% ../nbs/08_trainer.ipynb #de9360a5
 CHECKPOINT_FORMAT = 2  # of this version of the package
 
 @dataclass
@@ -278,6 +278,7 @@ class RunState:
     skipped: int = 0            # updates left out for a NaN or infinite value, in all
     in_a_row: int = 0           # the last ones of these without a good one between them
 
+# %% ../nbs/08_trainer.ipynb #92bc1c95
 def trained_parameters(
     denoiser: Denoiser,
 ) -> dict:      # {name: parameter}
@@ -301,6 +302,7 @@ def write_checkpoint(
         scaler = accelerator.scaler and accelerator.scaler.state_dict()
         torch.save(dict(format=CHECKPOINT_FORMAT, processes=accelerator.num_processes, scheduler=scheduler.state_dict(), scaler=scaler, where=where, **model), part/"state.pt")
 
+# %% ../nbs/08_trainer.ipynb #841f0105
 def remove_folder(
     path: Path,
 ):
@@ -383,7 +385,7 @@ def load_checkpoint(
     batch = saved["batches"][accelerator.process_index]
     return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
-# %% ../nbs/08_trainer.ipynb #43238631
+# %% ../nbs/08_trainer.ipynb #dcf45fbd
 BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with")
 
 def identity(
@@ -394,6 +396,7 @@ def identity(
     model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()))
     return as_json(dict(task=task.name, options=task.options, method=asdict(method), config=settings, model=model))
 
+# %% ../nbs/08_trainer.ipynb #57ef68ab
 def open_run(
     accelerator: Accelerator,
     out: Path,             # folder of the run

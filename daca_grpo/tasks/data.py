@@ -11,7 +11,7 @@ import gzip
 import json
 from pathlib import Path
 
-# %% ../../nbs/07_tasks.data.ipynb #14f26b66
+# %% ../../nbs/07_tasks.data.ipynb #9b6fca80
 def _text(path):
     "The text of a file, gzipped or not. Raises ValueError where it is not UTF-8."
     opened = gzip.open(path, "rb") if path.name.endswith(".gz") else open(path, "rb")
@@ -45,6 +45,7 @@ def numbered_rows(
     if not isinstance(found, list): raise ValueError(f"{path} must hold a list of rows, not a {type(found).__name__}")
     return list(enumerate(found, 1))
 
+# %% ../../nbs/07_tasks.data.ipynb #30057da6
 def check_rows(
     path,          # file, or name of the data set, for the message
     rows: list,    # of (line, row)
