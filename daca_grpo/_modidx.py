@@ -61,6 +61,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'daca_grpo.denoiser.linear_layers': ('denoiser.html#linear_layers', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.load_denoiser': ('denoiser.html#load_denoiser', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.local_torch_seed': ('denoiser.html#local_torch_seed', 'daca_grpo/denoiser.py'),
+                                    'daca_grpo.denoiser.no_future_warnings': ('denoiser.html#no_future_warnings', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.resolve_targets': ('denoiser.html#resolve_targets', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.save_denoiser': ('denoiser.html#save_denoiser', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.small_denoiser': ('denoiser.html#small_denoiser', 'daca_grpo/denoiser.py'),

@@ -6,7 +6,7 @@
 __all__ = ['MASK', 'EOS', 'BOS', 'char_tokenizer', 'special_ids', 'Denoiser', 'token_logps', 'target_logit',
            'PositionedLlamaConfig', 'PositionedLlamaModel', 'PositionedLlamaForCausalLM', 'local_torch_seed',
            'small_denoiser', 'encode_prompts', 'decode_completions', 'linear_layers', 'resolve_targets', 'add_lora',
-           'adapter_off', 'LoraSettings', 'save_denoiser', 'load_denoiser']
+           'no_future_warnings', 'adapter_off', 'LoraSettings', 'save_denoiser', 'load_denoiser']
 
 # %% ../nbs/01_denoiser.ipynb #41ce9433
 import json
@@ -229,7 +229,7 @@ def resolve_targets(
         raise ValueError(f"LoRA target {n!r} matches no linear layer of the model{f'; did you mean {near[0]!r}?' if near else '.'} It has: {', '.join(sorted(layers))}")
     return [full for n in names for full in layers[n]]
 
-# %% ../nbs/01_denoiser.ipynb #f7a80a44
+# %% ../nbs/01_denoiser.ipynb #636b2c2c
 def add_lora(
     denoiser: Denoiser,  # changed in place: its model becomes a PeftModel, everything but the adapter is frozen
     targets="all",       # "all" or a list of last parts of names
@@ -241,11 +241,17 @@ def add_lora(
     if rank < 1: raise ValueError(f"LoRA rank must be at least 1, got {rank}")
     if isinstance(denoiser.model, PeftModel): raise ValueError("the model has an adapter already")
     modules = resolve_targets(denoiser, targets)
-    with local_torch_seed(seed), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers; nothing a user can change
+    with local_torch_seed(seed), no_future_warnings():
         denoiser.model = get_peft_model(denoiser.model, LoraConfig(r=rank, lora_alpha=alpha, target_modules=modules))
     denoiser.eval()
     return dict(Counter(m.rsplit(".", 1)[-1] for m in modules))
+
+@contextmanager
+def no_future_warnings():
+    "What peft and transformers tell each other is nothing that a user can act on."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 @contextmanager
 def adapter_off(
@@ -263,7 +269,7 @@ class LoraSettings:
     lora_alpha: float = 64.        # the adapter's update is scaled by alpha / rank
     lora_targets: str = "all"      # last parts of module names, separated by commas; all: every linear layer but the output head
 
-# %% ../nbs/01_denoiser.ipynb #c095e834
+# %% ../nbs/01_denoiser.ipynb #b7937786
 def save_denoiser(
     denoiser: Denoiser,  # model to write
     path,                # folder, made if absent
@@ -281,7 +287,7 @@ def load_denoiser(
     adapter = Path(path)/"adapter_config.json"
     if adapter.exists():
         denoiser = load_denoiser(base or json.loads(adapter.read_text())["base_model_name_or_path"] or "", **kwargs)
-        denoiser.model = PeftModel.from_pretrained(denoiser.model, path, is_trainable=True)
+        with no_future_warnings(): denoiser.model = PeftModel.from_pretrained(denoiser.model, path, is_trainable=True)
         return denoiser.eval()
     config = Path(path)/"config.json"
     if not config.exists(): raise FileNotFoundError(f"no model in {str(path)!r}: it has no config.json. Give a folder written by save_denoiser or save_pretrained")
