@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['BITS', 'TEMPLATES', 'CELLS', 'ENDS', 'PROTOCOLS', 'all_grids', 'grid_string', 'solutions', 'grid_text', 'clashes',
            'check_puzzle', 'differing', 'make_puzzle', 'draw_puzzle', 'find_template', 'read_digits', 'read_d1',
-           'read_grid', 'cell_accuracy', 'sudoku_metrics', 'sudoku_example', 'sudoku_answer', 'split_grids',
-           'fresh_puzzle', 'sudoku_task', 'read_puzzles']
+           'read_strict', 'read_grid', 'cell_accuracy', 'sudoku_metrics', 'sudoku_example', 'sudoku_answer',
+           'split_grids', 'fresh_puzzle', 'sudoku_task', 'record_example', 'judge', 'read_puzzles']
 
-# %% ../../nbs/07a_tasks.sudoku.ipynb #fc49f962
+# %% ../../nbs/07a_tasks.sudoku.ipynb #0d213da3
 import csv
 import re
 from functools import cache, partial
@@ -17,7 +17,7 @@ from itertools import permutations, product
 import numpy as np
 
 from ..canvas import stream_rng
-from .core import Example, Task, nearest
+from .core import Example, Task, Verdict, check_protocol, nearest
 
 # %% ../../nbs/07a_tasks.sudoku.ipynb #bf9472aa
 @cache
@@ -135,7 +135,7 @@ def read_digits(
     "The digits of the last <answer>, else of the whole text."
     return re.sub("[^0-9]", "", ENDS.split(text.rpartition("<answer>")[2] if "<answer>" in text else text)[0])
 
-# %% ../../nbs/07a_tasks.sudoku.ipynb #9b69ee17
+# %% ../../nbs/07a_tasks.sudoku.ipynb #2b83e020
 def read_d1(
     text: str,  # any text
 ) -> str:       # what stands in the answer, without white space
@@ -147,16 +147,23 @@ def read_d1(
               first(r"(\d{16})\s*</answer>", text), first(r"\b(\d{16})\b", text)]
     return re.sub(r"\s", "", next((p for p in places if p.strip()), ""))
 
-PROTOCOLS = dict(digits=read_digits, d1=read_d1)
+def read_strict(
+    text: str,  # any text
+) -> str:       # 16 digits, or nothing
+    "The digits of the last <answer>, else of the whole text, if there are exactly 16."
+    found = read_digits(text)
+    return found if len(found) == CELLS else ""
+
+PROTOCOLS = dict(digits=read_digits, d1=read_d1, strict=read_strict)
 
 def read_grid(
     text: str,               # any text
-    protocol: str="digits",  # "digits" or "d1"
+    protocol: str="digits",  # "digits", "d1" or "strict"
 ) -> str:                    # 16 characters
     "The grid that a text answers with; 0 where it says nothing."
     return PROTOCOLS[protocol](text)[:CELLS].ljust(CELLS, "0")
 
-# %% ../../nbs/07a_tasks.sudoku.ipynb #97e53daa
+# %% ../../nbs/07a_tasks.sudoku.ipynb #5264b1a4
 def cell_accuracy(
     example: Example,
     text: str,               # any text
@@ -172,9 +179,10 @@ def sudoku_metrics(
     text: str,               # any text
     protocol: str="digits",  # how to find the answer
 ) -> dict:                   # "cell_accuracy" and "solved"
-    "Share of empty cells filled right, and 1.0 if all are."
+    "Share of empty cells filled right, and 1.0 if the puzzle is solved."
     accuracy = cell_accuracy(example, text, protocol)
-    return dict(cell_accuracy=accuracy, solved=float(accuracy == 1))
+    solved = read_grid(text, protocol) in solutions(example.reference["puzzle"]) if protocol == "strict" else accuracy == 1
+    return dict(cell_accuracy=accuracy, solved=float(solved))
 
 # %% ../../nbs/07a_tasks.sudoku.ipynb #1ebdbf3e
 def sudoku_example(
@@ -211,11 +219,11 @@ def fresh_puzzle(
     "A new problem, for as long as one likes."
     return sudoku_example(*draw_puzzle(rng, grids, blanks), template)
 
-# %% ../../nbs/07a_tasks.sudoku.ipynb #d63552b4
+# %% ../../nbs/07a_tasks.sudoku.ipynb #41b99272
 def sudoku_task(
     blanks=(8, 12),              # smallest and largest number of empty cells, within 1 to 12; or one number
     template: str = "plain",     # "plain", "instruct", or a text with {puzzle} in it
-    protocol: str = "digits",    # how answers are read: "digits" or "d1"
+    protocol: str = "digits",    # how answers are read: "digits", "d1" or "strict"
     num_puzzles=(2000, 150, 232),# puzzles in train, valid and test
     split=(200, 30, 58),         # grids in train, valid and test
     seed: int = 0,               # of the split and of the puzzles
@@ -233,6 +241,33 @@ def sudoku_task(
     return Task("sudoku", **sets, reward=partial(cell_accuracy, protocol=protocol), metrics=partial(sudoku_metrics, protocol=protocol),
                 answer=partial(sudoku_answer, form=form), fresh=partial(new, grids=parts[0]),
                 alphabet="".join(dict.fromkeys("01234" + template.replace("{puzzle}", "") + form.replace("{}", ""))), length=len(form) - 2 + CELLS)
+
+# %% ../../nbs/07a_tasks.sudoku.ipynb #646ad5a7
+def record_example(
+    record: dict,  # "question" or "prompt", "generation", "ground_truth"
+) -> Example:
+    "The problem of a record. Raises ValueError where puzzle and ground truth do not fit."
+    question = record.get("question", record.get("prompt"))
+    lacking = [k for k, v in dict(question=question, generation=record.get("generation"), ground_truth=record.get("ground_truth")).items() if v is None]
+    if lacking: raise ValueError(f"a record needs {lacking[0]!r}, this one has {', '.join(map(str, record)) or 'nothing'}")
+    truth = record["ground_truth"]
+    if truth not in map(grid_string, all_grids()): raise ValueError(f"ground_truth {truth!r} is no filled 4x4 grid (a string of 16 digits)")
+    puzzles = [p for p in re.findall(r"(?<![0-9])[0-4]{16}(?![0-9])", question) if "0" in p]
+    if not puzzles: raise ValueError(f"no puzzle of 16 characters 0-4 with an empty cell in the question {question[-80:]!r}")
+    if truth not in solutions(puzzles[-1]): raise ValueError(f"ground_truth {truth!r} does not fit the clues of {puzzles[-1]!r}")
+    return sudoku_example(puzzles[-1], truth)
+
+def judge(
+    record: dict,              # "question" or "prompt", "generation", "ground_truth"
+    protocol: str = "strict",  # "strict": one point for a legal grid that keeps the clues; "d1": one for each empty cell
+) -> Verdict:
+    "Points of one generation. Raises ValueError on a record that makes no sense."
+    check_protocol(protocol)
+    example = record_example(record)
+    puzzle, found = example.reference["puzzle"], PROTOCOLS[protocol](record["generation"]) or None
+    if protocol == "strict": return Verdict(int(found in solutions(puzzle)), 1, found)
+    empty = puzzle.count("0")
+    return Verdict(round(empty * cell_accuracy(example, record["generation"], protocol)), empty, found)
 
 # %% ../../nbs/07a_tasks.sudoku.ipynb #0c5cc277
 def read_puzzles(
