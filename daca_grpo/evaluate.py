@@ -219,15 +219,18 @@ def generate_all(
     done = written(out)
     return [done[(task.name, *k)] for task in tasks for k in item_keys(task, config)]
 
-# %% ../nbs/09_evaluate.ipynb #e27414b9
+# %% ../nbs/09_evaluate.ipynb #238a4a81
 def summarise(
     records: list,   # of one task and length
 ) -> dict:           # n, effective_tokens, and {metric: {mean, low, high}}
-    "Means with 95 % intervals. With several seeds the unit is the problem: its mean over seeds."
+    "Means with 95 % intervals. With several seeds the unit is the problem: its mean over seeds, and pass@n for metrics of 0 or 1."
     metrics = [k for k, v in records[0].items() if isinstance(v, float)]
     items = {}
     for r in records: items.setdefault(r["item"], []).append(r)
     means = {m: [float(np.mean([r[m] for r in rs])) for rs in items.values()] for m in metrics}
+    n = min(map(len, items.values()))
+    for m in metrics if n > 1 else []:  # of n samples, is at least one right? The unbiased estimate at k = n
+        if {r[m] for r in records} <= {0., 1.}: means[f"{m}_pass@{n}"] = [max(r[m] for r in rs[:n]) for rs in items.values()]
     out = dict(items=len(items), samples=len(records), effective_tokens=float(np.mean([r["effective_tokens"] for r in records])))
     return out | {m: dict(zip(("mean", "low", "high"), (float(np.mean(v)), *interval(v)))) for m, v in means.items()}
 

@@ -88,7 +88,7 @@ def step_examples(
     orders = {e: stream_rng(config.seed, "prompts", e).permutation(n) for e in {v // n for v in visits}}
     return [examples[orders[v // n][v % n]] for v in visits for _ in range(config.num_generations)]
 
-# %% ../nbs/08_trainer.ipynb #ff0c68e7
+# %% ../nbs/08_trainer.ipynb #921f304b
 @dataclass
 class Rollouts:
     "One process's share of a batch: problems, samples, texts, rewards, and credit scores."
@@ -118,6 +118,7 @@ def collect(
         done.append((samples, recorder.scores(samples), entropy.score))
     samples, scores = (None if p[0] is None else cat_rows(p) for p in list(zip(*done))[:2])
     texts = decode_completions(denoiser, samples.completion, samples.completion_mask)
+    if task.prepare: task.prepare(examples, texts)
     rewards = torch.tensor([float(task.reward(e, t)) for e, t in zip(examples, texts)])
     return Rollouts(examples, samples, texts, rewards, scores, torch.cat([d[2] for d in done]))
 

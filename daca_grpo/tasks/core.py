@@ -31,7 +31,7 @@ def no_answer(
 ) -> None:
     "For tasks that have no gold completion."
 
-# %% ../../nbs/07_tasks.core.ipynb #64c5f932
+# %% ../../nbs/07_tasks.core.ipynb #db1af8e3
 @dataclass
 class Task:
     "A benchmark."
@@ -42,6 +42,7 @@ class Task:
     reward: Callable             # (example, text) -> float
     metrics: Callable            # (example, text) -> {name: float}, higher is better
     answer: Callable = no_answer # (example) -> the gold completion text, or None
+    prepare: Callable|None = None  # (examples, texts): called before these are scored, for rewards that can be worked out in parallel
     fresh: Callable|None = None  # (numpy Generator) -> a new training Example; None: `train` is all there is
     alphabet: str|None = None    # characters of prompts and answers, for `char_tokenizer`
     length: int|None = None      # L, completion tokens of the small model
@@ -83,7 +84,7 @@ def get_task(
         if o not in known: raise ValueError(f"task {name!r} has no option {o!r}{nearest(o, known)} Its options: {', '.join(known)}")
     return replace(make(**options), options={k: p.default for k, p in known.items()} | options)
 
-# %% ../../nbs/07_tasks.core.ipynb #15eb9895
+# %% ../../nbs/07_tasks.core.ipynb #d1ee5f3a
 def score(
     task: Task,
     examples: list,  # n examples
@@ -91,6 +92,7 @@ def score(
 ) -> list:           # n dictionaries: "reward" and every metric
     "Reward and metrics of completions. Raises ValueError where a value is not a finite number."
     if len(examples) != len(texts): raise ValueError(f"{len(examples)} examples but {len(texts)} texts")
+    if task.prepare: task.prepare(examples, texts)
     rows = [{"reward": float(task.reward(e, t)), **{k: float(v) for k, v in task.metrics(e, t).items()}} for e, t in zip(examples, texts)]
     bad = [i for i, r in enumerate(rows) if not all(map(math.isfinite, r.values()))]
     if bad: raise ValueError(f"task {task.name!r} scored examples {bad} with something that is not a finite number: {rows[bad[0]]}")
