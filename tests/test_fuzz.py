@@ -13,7 +13,7 @@ import pytest
 
 from common import root
 from daca_grpo.canvas import stream_rng
-from daca_grpo.tasks.core import TASKS, get_task, nasty_strings, score
+from daca_grpo.tasks.core import JUDGES, PROTOCOLS, TASKS, get_judge, get_task, nasty_strings, score
 
 count = int(os.environ.get('DACA_FUZZ', 400))
 limit = 10  # seconds for one call: a check may use one second of processor time, on a machine that is busy
@@ -71,6 +71,16 @@ def test_reward_is_total(name):
     for i, text in enumerate(texts()):
         row = timed(lambda: score(task, [examples[i % len(examples)]], [text])[0], text, name)
         assert all(map(math.isfinite, row.values())), f'{name}: {row} for {shown(text)}'
+
+golds = {'gsm8k': ('1 + 1?', '2'), 'math500': ('What is half of 1?', '\\frac{1}{2}'), 'countdown': ('numbers 1, 2, 3, target 6', [[1, 2, 3], 6]), 'sudoku': ('Solve 1030000000000021', '1234341221434321'), 'json-schema': ('', '{"type": "object"}')}
+
+@pytest.mark.parametrize('protocol', PROTOCOLS)
+@pytest.mark.parametrize('name', sorted(set(JUDGES) - {*programs}))
+def test_judge_is_total(name, protocol):
+    judge, (question, gold) = get_judge(name), golds[name]
+    for text in texts():
+        found = timed(lambda: judge(dict(question=question, generation=text, ground_truth=gold), protocol), text, name)
+        assert 0 <= found.correct <= found.total >= 1, f'{name}: {found} for {shown(text)}'
 
 searches = dict(  # how the code tasks find a program in a text and grade its form; nothing runs it
     read=lambda code, text: code.read_code(text), d1=lambda code, text: code.d1_code(text, 'f'), whole=lambda code, text: code.whole_sources(code.read_code(text)[:100_000]),

@@ -75,7 +75,7 @@ def d1_code(
     if not found or any(w in code for w in D1_BLOCKED): return ""
     return code if found[1] == name else re.sub(rf"\bdef {found[1]}\b", f"def {name}", code)
 
-# %% ../../nbs/07g_tasks.code.ipynb #922f1bbc
+# %% ../../nbs/07g_tasks.code.ipynb #88c6dfe1
 OPENING = re.compile(r"^(?:def|class|import|from|async def|@\w)", re.M)  # a line with which code begins
 
 def without_prose(
@@ -84,7 +84,7 @@ def without_prose(
     "Bare code without the sentences around it."
     start = OPENING.search(code)
     lines = code[start.start() if start else 0:].splitlines()
-    prose = next((i for i, line in enumerate(lines) if re.match(r"[A-Za-z]+'?[a-z]* [A-Za-z]+'?[a-z]* [A-Za-z]+|</?\w+>|```", line) and not OPENING.match(line)
+    prose = next((i for i, line in enumerate(lines) if re.match(r"[A-Za-z]+(?:'[a-z]*)? [A-Za-z]+(?:'[a-z]*)? [A-Za-z]+|</?\w+>|```", line) and not OPENING.match(line)
                   and not re.match(r"(?:if|for|while|with|elif|return|assert|lambda|not|raise|except|global|del|try|else) ", line)), len(lines))
     return "\n".join(lines[:prose])
 
@@ -347,7 +347,7 @@ def solved_problems(
     made = [mbpp_example(rows[i], TEMPLATES["mbpp"], shown) for i in SHOT_ROWS[:n]]
     return "".join(e.prompt + code_answer(e) + "\n\n" for e in made)
 
-# %% ../../nbs/07g_tasks.code.ipynb #8b36d22b
+# %% ../../nbs/07g_tasks.code.ipynb #a3892ddc
 MBPP_SPLIT = dict(train=(601, 974), valid=(511, 600), test=(11, 510))  # first and last task_id
 
 def check_code_options(
@@ -373,9 +373,10 @@ def mbpp_task(
     rows = mbpp_rows(data_dir)
     shots = solved_problems(rows, few_shot, shown)
     sets = {s: [mbpp_example(rows[i], template, shown, shots) for i in sorted(rows) if low <= i <= high] for s, (low, high) in MBPP_SPLIT.items()}
-    return Task("mbpp", **sets, reward=partial(code_reward, protocol=protocol, limits=limits), metrics=partial(code_metrics, protocol=protocol, limits=limits), answer=code_answer)
+    scoring = dict(protocol=protocol, limits=limits)
+    return Task("mbpp", **sets, reward=partial(code_reward, **scoring), metrics=partial(code_metrics, **scoring), answer=code_answer, prepare=partial(rewards, **scoring))
 
-# %% ../../nbs/07g_tasks.code.ipynb #c52b5700
+# %% ../../nbs/07g_tasks.code.ipynb #6af6cf1f
 def humaneval_example(
     row: dict,         # of HumanEval
     template: str,     # with {problem} in it
@@ -410,7 +411,8 @@ def humaneval_task(
     shots = solved_problems(mbpp_rows(where), few_shot) if few_shot else ""
     other = mbpp_task(where, protocol) if train else None
     return Task("humaneval", other.train if other else [], other.valid if other else [], [humaneval_example(r, template, shots) for r in humaneval_rows(data_dir)],
-                reward=partial(code_reward, protocol=protocol, limits=limits), metrics=partial(code_metrics, protocol=protocol, limits=limits), answer=code_answer)
+                reward=partial(code_reward, protocol=protocol, limits=limits), metrics=partial(code_metrics, protocol=protocol, limits=limits), answer=code_answer,
+                prepare=partial(rewards, protocol=protocol, limits=limits))
 
 # %% ../../nbs/07g_tasks.code.ipynb #0c65b6f9
 def pass_at_k(

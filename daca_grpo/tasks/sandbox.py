@@ -221,12 +221,13 @@ def libc():
         return got
     return call
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #fee0617c
+# %% ../../nbs/07f_tasks.sandbox.ipynb #7215f537
 SYSCALLS = {  # names: numbers of x86_64 and aarch64; from 424 on they are the same everywhere
     "socket": (41, 198), "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "ptrace": (101, 117),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "chroot": (161, 51), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
-    "memfd_create": (319, 279), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "open_by_handle_at": (304, 265)}
+    "memfd_create": (319, 279), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "open_by_handle_at": (304, 265),
+    "setpriority": (141, 140), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274), "sched_setaffinity": (203, 122), "ioprio_set": (251, 30)}
 SYSCALLS_SINCE_424 = [424, *range(425, 435), 438, 440, 442]  # pidfd_*, io_uring_*, the new mount calls, process_madvise
 PRLIMIT, CLONE, CAPSET = (302, 261), (56, 220), (126, 91)
 
@@ -356,7 +357,7 @@ def become(
     call("prctl", 1, 9, 0, 0, 0)   # die with the parent
     return root
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #44347ab1
+# %% ../../nbs/07f_tasks.sandbox.ipynb #1faa680d
 def keep_only(
     fds,  # descriptors to keep; 0, 1 and 2 are kept anyway
 ):
@@ -386,6 +387,7 @@ def candidate(
     write: int,  # pipe of answers
 ):
     "Run the source, then answer requests. Never returns."
+    os.environ.clear()
     write_frame(write, pack(wall_in(call, spec)))
     code, error, spare = None, "no program", bytearray(1 << 20)
     for source in spec["sources"]:
@@ -554,12 +556,12 @@ def watch(
     report["status"], report["error"] = ended
     report["stdout"], report["stderr"] = (buffers[fd][:limits["output"]].decode("utf-8", "replace") for fd in (out, err))
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #211052c9
+# %% ../../nbs/07f_tasks.sandbox.ipynb #7aa4f5c4
 def supervise():
     "Main function of the supervisor: a job on standard input, a report on standard output."
     call, raw = libc(), read_frame(0)
     spec, report = unpack(raw), dict(status="unavailable", error="", walls=[], checks=[], stdout="", stderr="", seconds=0.)
-    spec.update(uid=1_900_000_000 + 2*(os.getpid() % 1_000_000), tasks=0 if os.geteuid() == 0 else user_tasks())
+    spec.update(uid=1_900_000_000 + 2*(os.getpid() % 1_000_000), tasks=0 if os.geteuid() == 0 else user_tasks() + 16)  # some room for other sandboxes of the user
     try:
         call("prctl", 36, 1, 0, 0, 0)
         (job, job_in), (verdict, verdict_in), (out, out_in), (err, err_in) = [os.pipe() for _ in range(4)]
