@@ -301,6 +301,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'daca_grpo.tasks.code.humaneval_tests': ( 'tasks.code.html#humaneval_tests',
                                                                                 'daca_grpo/tasks/code.py'),
                                       'daca_grpo.tasks.code.is_constant': ('tasks.code.html#is_constant', 'daca_grpo/tasks/code.py'),
+                                      'daca_grpo.tasks.code.isolation': ('tasks.code.html#isolation', 'daca_grpo/tasks/code.py'),
                                       'daca_grpo.tasks.code.judge_humaneval': ( 'tasks.code.html#judge_humaneval',
                                                                                 'daca_grpo/tasks/code.py'),
                                       'daca_grpo.tasks.code.judge_mbpp': ('tasks.code.html#judge_mbpp', 'daca_grpo/tasks/code.py'),

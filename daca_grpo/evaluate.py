@@ -8,7 +8,7 @@ __all__ = ['interval', 'paired_items', 'read_generations', 'judge_rows', 'score_
            'about_model', 'claim_evaluation', 'run_evaluation', 'save_evaluation', 'eval_parser', 'task_options',
            'main', 'score_table']
 
-# %% ../nbs/09_evaluate.ipynb #2217d362
+# %% ../nbs/09_evaluate.ipynb #755ffbdd
 import argparse
 import json
 import sys
@@ -28,6 +28,7 @@ from .denoiser import Denoiser, decode_completions, encode_prompts, load_denoise
 from .files import append_jsonl, as_json, differences, read_json, read_jsonl, write_json
 from .rollout import Sampler, rollout
 from .tasks.core import JUDGES, PROTOCOLS, TASKS, Task, Verdict, check_protocol, get_judge, get_task, score
+from .tasks.code import isolation
 from .tasks.data import numbered_rows
 from .trainer import process_state
 
@@ -193,7 +194,7 @@ def batches(
     for k in keys: cells.setdefault(k[:2], []).append(k)
     return [c[i:i+size] for c in cells.values() for i in range(0, len(c), size)]
 
-# %% ../nbs/09_evaluate.ipynb #81cfd839
+# %% ../nbs/09_evaluate.ipynb #772861f5
 def written(
     out: Path,
 ) -> dict:      # {(task, length, seed, item): record}
@@ -212,11 +213,13 @@ def generate_all(
     state = process_state()
     done, todo = written(out), []
     for task in tasks: todo += [(task, b) for b in batches([k for k in item_keys(task, config) if (task.name, *k) not in done], config.batch_size)]
+    state.wait_for_everyone()  # all have seen the same files before anybody writes
     mine = todo[state.process_index::state.num_processes]
     for task, keys in tqdm(mine, desc="generate", unit="batch", disable=not state.is_main_process or None):
         for record in generate(denoiser, task, config, keys, about): append_jsonl(out/f"part-{state.process_index}.jsonl", record)
     state.wait_for_everyone()
     done = written(out)
+    state.wait_for_everyone()  # nobody tidies up while another still reads
     return [done[(task.name, *k)] for task in tasks for k in item_keys(task, config)]
 
 # %% ../nbs/09_evaluate.ipynb #238a4a81
@@ -283,7 +286,7 @@ def claim_evaluation(
     if lines := differences(read_json(path), settings):
         raise FileExistsError(f"{out} holds another evaluation:\n  " + "\n  ".join(lines) + "\nChoose another folder, or remove this one")
 
-# %% ../nbs/09_evaluate.ipynb #fbd151a2
+# %% ../nbs/09_evaluate.ipynb #9f68c873
 def run_evaluation(
     model,                  # folder of a model or adapter
     tasks: list,            # names, or (name, options)
@@ -300,7 +303,7 @@ def run_evaluation(
     with state.main_process_first(): claim_evaluation(out, settings)
     denoiser = load_denoiser(model, base, **load).to(state.device)
     data = {t.name: t.options.get("data_dir") for t in built}
-    about = about_model(denoiser, model) | dict(batch_size=config.batch_size, data={k: v and str(v) for k, v in data.items()})
+    about = about_model(denoiser, model) | dict(batch_size=config.batch_size, data={k: v and str(v) for k, v in data.items()}, isolation=isolation(list(data)))
     records = generate_all(denoiser, built, config, out, about)
     scores = dict(settings=settings, about=about, tasks=summaries(records))
     if compare: scores["compare"] = dict(to=str(compare), tasks=compare_runs(records, list(written(Path(compare)).values())))
@@ -320,7 +323,7 @@ def save_evaluation(
     write_json(out/"scores.json", scores)
     for p in out.glob("part-*.jsonl"): p.unlink()
 
-# %% ../nbs/09_evaluate.ipynb #18eb8b76
+# %% ../nbs/09_evaluate.ipynb #362a83bc
 def eval_parser() -> argparse.ArgumentParser:
     "The flags of daca-eval."
     p = argparse.ArgumentParser("daca-eval", description="Generate answers to test problems and score them. The same command on the same folder resumes.")
@@ -329,6 +332,8 @@ def eval_parser() -> argparse.ArgumentParser:
     p.add_argument("--tasks", nargs="+", required=True, metavar="TASK", help=f"any of {', '.join(TASKS)}, or module:function (required)")
     p.add_argument("--out", required=True, help="folder of the evaluation (required)")
     p.add_argument("--task-options", default="{}", help="options for every task that has them, as JSON, for example '{\"data_dir\": \"data\", \"protocol\": \"d1\"}' (default: none)")
+    p.add_argument("--protocol", help=f"how answers are read and judged, {' or '.join(PROTOCOLS)}, for the tasks that have the option (default: the task's own, strict)")
+    p.add_argument("--data-dir", help="local folder or file with the tasks' data (default: the hub)")
     p.add_argument("--lengths", nargs="+", type=int, default=[256], help="completion tokens (default: 256)")
     p.add_argument("--steps-per-token", type=float, default=.5, help="denoising steps a token (default: 0.5)")
     p.add_argument("--block-length", type=int, default=32, help="tokens of a block (default: 32)")
@@ -343,6 +348,7 @@ def eval_parser() -> argparse.ArgumentParser:
 def task_options(
     names: list,   # of tasks
     text: str,     # JSON
+    **more,        # further options; None: not given
 ) -> list:         # of (name, options)
     "Options for the tasks that know them. Raises ValueError if no task knows one."
     from inspect import signature
@@ -350,6 +356,7 @@ def task_options(
     try: options = json.loads(text)
     except ValueError as e: raise ValueError(f"--task-options is not JSON: {e}") from None
     if not isinstance(options, dict): raise ValueError(f"--task-options must be names and values, got {text}")
+    options |= {k: v for k, v in more.items() if v is not None}
     def known(name):
         module, function = TASKS.get(name, name).rsplit(":", 1) if ":" in TASKS.get(name, name) else (None, None)
         return signature(getattr(import_module(module), function)).parameters if module else {}
@@ -357,7 +364,7 @@ def task_options(
     if lost := [k for k in options if not any(k in o for o in knows.values())]: raise ValueError(f"no task has the option {lost[0]!r}")
     return list(knows.items())
 
-# %% ../nbs/09_evaluate.ipynb #c460443f
+# %% ../nbs/09_evaluate.ipynb #33c667f4
 def main(
     argv=None,  # list of strings; None: the command line
 ) -> int:       # exit code: 0 done, 2 refused, 130 stopped by the user
@@ -365,7 +372,7 @@ def main(
     a = eval_parser().parse_args(argv)
     try:
         config = EvalConfig(tuple(a.lengths), a.steps_per_token, a.block_length, a.temperature, a.guidance, tuple(a.seeds), a.batch_size, a.limit)
-        scores = run_evaluation(a.model, task_options(a.tasks, a.task_options), a.out, config, a.base, a.compare)
+        scores = run_evaluation(a.model, task_options(a.tasks, a.task_options, protocol=a.protocol, data_dir=a.data_dir), a.out, config, a.base, a.compare)
     except KeyboardInterrupt: print("\nStopped. The same command goes on from there.", file=sys.stderr); return 130
     except (ValueError, OSError, ImportError) as e: print(f"daca-eval: {e}", file=sys.stderr); return 2
     if process_state().is_main_process: print(score_table(scores))

@@ -6,7 +6,7 @@
 __all__ = ['OWNERS', 'SETTINGS', 'RUN_FLAGS', 'Setting', 'settings_of_a_run', 'convert', 'resolve', 'base_model', 'run_training',
            'describe', 'show_recipes', 'default_text', 'parser', 'read_config', 'options', 'main']
 
-# %% ../nbs/08a_launch.ipynb #aa870ef2
+# %% ../nbs/08a_launch.ipynb #b3c11c6b
 import argparse
 import sys
 from dataclasses import MISSING, dataclass, fields
@@ -23,6 +23,7 @@ from .method import BASES, KIN, PRESETS, RECIPES, Method, preset as preset_setti
 from .pretrain import pretrain
 from .progress import Credit
 from .rollout import Sampler
+from .tasks.code import isolation
 from .tasks.core import TASKS, Task, get_task, nearest
 from .trainer import TrainConfig, process_state, train
 
@@ -94,7 +95,7 @@ def base_model(
     with process_state().main_process_first(): pretrain(task, out/"base", target=target, metric="reward", progress=False)
     return out/"base"
 
-# %% ../nbs/08a_launch.ipynb #1c26d7bb
+# %% ../nbs/08a_launch.ipynb #3a85ecd2
 def run_training(
     recipe: str,             # one of RECIPES or KIN
     task: str,               # a key of TASKS, or "module:function"
@@ -118,7 +119,7 @@ def run_training(
         counts = add_lora(denoiser, targets, adapter.lora_rank, adapter.lora_alpha, config.seed)
         if main: print("LoRA on " + ", ".join(f"{n} {name}" for name, n in counts.items()))
     if main and not (out/"command.json").exists():
-        write_json(out/"command.json", dict(recipe=recipe, task=task, task_options=task_options or {}, model=model, preset=preset, **{k: v for p in parts.values() for k, v in p.items()}))
+        write_json(out/"command.json", dict(recipe=recipe, task=task, task_options=task_options or {}, model=model, preset=preset, isolation=isolation([task]), **{k: v for p in parts.values() for k, v in p.items()}))
     return train(denoiser, problems, method, config, out)
 
 # %% ../nbs/08a_launch.ipynb #e5815006

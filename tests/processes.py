@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from daca_grpo.denoiser import add_lora, char_tokenizer, small_denoiser
+from daca_grpo.denoiser import add_lora, char_tokenizer, save_denoiser, small_denoiser
+from daca_grpo.evaluate import EvalConfig, run_evaluation
 from daca_grpo.method import recipe
 from daca_grpo.rollout import Sampler
 from daca_grpo.tasks.core import Example, Task
@@ -65,6 +66,9 @@ def main(out, precision):
     found['resumed'] = trained(out/'stopped', task=counting)
     found['tracked'] = trained(out/'tracked', METHODS['gdpo+sml'], log_with='tensorboard')
     found['lora'] = trained(out/'lora', METHODS['diffu-grpo+dps+sml'], lora=True)
+    if process_state().is_main_process: save_denoiser(fresh(), out/'model')
+    process_state().wait_for_everyone()
+    run_evaluation(out/'model', ['processes:echo_task'], out/'evaluation', EvalConfig((4,), block_length=4, temperature=1., seeds=(0, 1), batch_size=2))
     if dist.is_initialized():
         from torch.distributed.fsdp import fully_shard
         policy, actor = fresh(), fresh()

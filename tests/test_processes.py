@@ -75,3 +75,7 @@ def test_mixed_precision_trains_float32_weights(found):
         assert w.dtype == torch.float32 and w.isfinite().all() and result['skipped_updates'] == 0
         ratios = [r['ratio_max'] for r in read_metrics(found['bf16'][0]/name/'metrics.jsonl') if 'ratio_max' in r]
         assert all(abs(r - 1) < .1 for r in ratios)  # old and current values go through the same precision
+
+def test_evaluation_of_two_processes_is_that_of_one(found):
+    one, two = ([(r['item'], r['seed'], r['generation'], r['letters']) for r in read_jsonl(found[n][0]/'evaluation'/'generations.jsonl')] for n in (1, 2))
+    assert one == two and len(one) == 6

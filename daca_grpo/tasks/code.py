@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['ENDS', 'D1_BLOCKED', 'OPENING', 'LIMITS', 'TEMPLATES', 'SHOT_ROWS', 'MBPP_SPLIT', 'answer_part', 'fenced_blocks',
            'read_code', 'd1_block', 'd1_code', 'without_prose', 'whole_sources', 'continued_sources', 'called_names',
-           'mbpp_tests', 'is_constant', 'split_check', 'humaneval_tests', 'read_truth', 'code_program', 'outcomes',
-           'format_share', 'share_passed', 'code_reward', 'code_metrics', 'rewards', 'judge_mbpp', 'judge_humaneval',
-           'find_template', 'gold_text', 'code_answer', 'mbpp_example', 'mbpp_rows', 'solved_problems',
-           'check_code_options', 'mbpp_task', 'humaneval_example', 'humaneval_rows', 'humaneval_task', 'pass_at_k',
-           'mean_pass_at_k']
+           'mbpp_tests', 'is_constant', 'split_check', 'humaneval_tests', 'read_truth', 'code_program', 'isolation',
+           'outcomes', 'format_share', 'share_passed', 'code_reward', 'code_metrics', 'rewards', 'judge_mbpp',
+           'judge_humaneval', 'find_template', 'gold_text', 'code_answer', 'mbpp_example', 'mbpp_rows',
+           'solved_problems', 'check_code_options', 'mbpp_task', 'humaneval_example', 'humaneval_rows',
+           'humaneval_task', 'pass_at_k', 'mean_pass_at_k']
 
-# %% ../../nbs/07g_tasks.code.ipynb #34904e3b
+# %% ../../nbs/07g_tasks.code.ipynb #735b8a4d
 import ast
 import builtins
 import json
@@ -23,7 +23,7 @@ from threading import Lock
 
 from .core import Example, Task, Verdict, check_protocol
 from .data import load_rows
-from .sandbox import TEST_MODULES, Limits, Outcome, Program, run_programs
+from .sandbox import TEST_MODULES, Limits, Outcome, Program, choose_way, run_programs, try_way
 
 # %% ../../nbs/07g_tasks.code.ipynb #bb8498b7
 ENDS = re.compile(r"</answer>|<\|eot_id\|>|<\|endoftext\|>")  # what ends an answer
@@ -182,6 +182,15 @@ def code_program(
     first = re.search(r"assert\s+(\w+)\s*\(", "\n".join(tests["checks"])) if is_mbpp else None
     code = d1_code(text[:1_000_000], first[1] if first else tests["names"][-1])
     return Program(code if is_mbpp or not code else prompt + "\n\n" + code, **tests)
+
+# %% ../../nbs/07g_tasks.code.ipynb #111acf3f
+def isolation(
+    tasks: list,  # names
+) -> dict:        # {"way": ..., "walls": [...]}; empty if none of the tasks runs programs
+    "How programs are walled in on this host, for the record of a run."
+    if not {"mbpp", "humaneval"} & set(tasks): return {}
+    way = choose_way(LIMITS).isolation
+    return dict(way=way, walls=list(try_way(way, None)[0]))
 
 # %% ../../nbs/07g_tasks.code.ipynb #bc75cd85
 LIMITS = Limits(seconds=8., cpu=8.)

@@ -31,7 +31,7 @@ def no_answer(
 ) -> None:
     "For tasks that have no gold completion."
 
-# %% ../../nbs/07_tasks.core.ipynb #db1af8e3
+# %% ../../nbs/07_tasks.core.ipynb #75e8febb
 @dataclass
 class Task:
     "A benchmark."
@@ -42,11 +42,11 @@ class Task:
     reward: Callable             # (example, text) -> float
     metrics: Callable            # (example, text) -> {name: float}, higher is better
     answer: Callable = no_answer # (example) -> the gold completion text, or None
-    prepare: Callable|None = None  # (examples, texts): called before these are scored, for rewards that can be worked out in parallel
     fresh: Callable|None = None  # (numpy Generator) -> a new training Example; None: `train` is all there is
     alphabet: str|None = None    # characters of prompts and answers, for `char_tokenizer`
     length: int|None = None      # L, completion tokens of the small model
     options: dict = field(default_factory=dict)  # what `get_task` was called with, defaults included
+    prepare: Callable|None = None  # (examples, texts): called before these are scored, for rewards that can be worked out in parallel
 
 # %% ../../nbs/07_tasks.core.ipynb #0d115e9e
 TASKS = {  # name: "module:function"
