@@ -8,18 +8,17 @@ __all__ = ['interval', 'paired_items', 'read_generations', 'judge_rows', 'score_
            'about_model', 'claim_evaluation', 'run_evaluation', 'save_evaluation', 'eval_parser', 'task_options',
            'main', 'score_table']
 
-# %% ../nbs/09_evaluate.ipynb #755ffbdd
+# %% ../nbs/09_evaluate.ipynb #fbfa1fca
 import argparse
 import json
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import torch
 from scipy.stats import binomtest
 from tqdm.auto import tqdm
 
@@ -222,7 +221,7 @@ def generate_all(
     state.wait_for_everyone()  # nobody tidies up while another still reads
     return [done[(task.name, *k)] for task in tasks for k in item_keys(task, config)]
 
-# %% ../nbs/09_evaluate.ipynb #238a4a81
+# %% ../nbs/09_evaluate.ipynb #c6da9051
 def summarise(
     records: list,   # of one task and length
 ) -> dict:           # n, effective_tokens, and {metric: {mean, low, high}}
@@ -247,6 +246,7 @@ def summaries(
     for (task, length), rs in cells.items(): out.setdefault(task, {})[str(length)] = summarise(rs)
     return out
 
+# %% ../nbs/09_evaluate.ipynb #181c3c0b
 def compare_runs(
     records: list,   # of this evaluation
     others: list,    # of another one

@@ -212,7 +212,7 @@ def outcomes(
         while len(_kept) > keep: _kept.pop(next(iter(_kept)))
     return [known[p] for p in programs]
 
-# %% ../../nbs/07g_tasks.code.ipynb #99b8fa59
+# %% ../../nbs/07g_tasks.code.ipynb #6b5206f2
 def format_share(
     text: str,                 # a completion
     protocol: str = "strict",  # "strict" or "d1"
@@ -232,6 +232,7 @@ def share_passed(
     "Checks passed / checks."
     return sum(outcome.passed) / max(1, len(outcome.passed))
 
+# %% ../../nbs/07g_tasks.code.ipynb #6a002380
 def code_reward(
     example: Example,
     text: str,                  # a completion

@@ -11,7 +11,7 @@ __all__ = ['SYMBOLS', 'SIGNS', 'STEP', 'LONGEST', 'SYMBOLS_IN', 'AS_SIGN', 'D1_L
            'judge_expression', 'judge', 'draw_countdown', 'countdown_row', 'countdown_content', 'countdown_answer',
            'fresh_countdown', 'countdown_rows', 'countdown_test', 'countdown_task']
 
-# %% ../../nbs/07b_tasks.countdown.ipynb #b363e0e5
+# %% ../../nbs/07b_tasks.countdown.ipynb #07bfc091
 import ast
 import math
 import operator
@@ -26,7 +26,7 @@ import numpy as np
 from ..canvas import stream_rng
 from .core import Example, Task, Verdict, check_protocol
 from .data import load_rows
-from .text import d1_answer, d1_boxed, fill, read_answer, text_task, worked
+from .text import d1_answer, d1_boxed, read_answer, text_task, worked
 
 # %% ../../nbs/07b_tasks.countdown.ipynb #605a6d04
 SYMBOLS, SIGNS = digits + ascii_letters, "+-*/"
@@ -304,7 +304,7 @@ def read_d1(
     equals = re.search(r"(?<=[-0-9+*/() ])=(?=[0-9. ])", found)
     return re.search(r"[-0-9+*/() ]*\Z", found[:equals.start()][-D1_LONGEST-1:])[0].strip() if equals else found
 
-# %% ../../nbs/07b_tasks.countdown.ipynb #5181540b
+# %% ../../nbs/07b_tasks.countdown.ipynb #73329c84
 SIDES = 4  # of an equation, at most
 
 def countdown_gold(
@@ -328,6 +328,7 @@ def judge_expression(
     right = all(value == target for value, _ in sides) and any(sorted(used) == sorted(numbers) for _, used in sides)
     return Verdict(int(right), 1, text)
 
+# %% ../../nbs/07b_tasks.countdown.ipynb #d26da211
 def judge(
     record: dict,             # "generation" and "ground_truth", the latter as [numbers, target]
     protocol: str = "strict", # "strict" or "d1"

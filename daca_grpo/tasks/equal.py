@@ -63,7 +63,7 @@ def serve():
         except (Exception, OutOfTime): pass
         print(json.dumps(verdict), flush=True)
 
-# %% ../../nbs/07_tasks.equal.ipynb #2361ce59
+# %% ../../nbs/07_tasks.equal.ipynb #f5d4e50c
 WALL_SECONDS = 30.  # after which a silent process is ended
 
 class Worker:
@@ -102,6 +102,7 @@ class Worker:
             except BaseException: self.stop(); raise  # its late answer would be taken for the next one's
             self.stop()
 
+# %% ../../nbs/07_tasks.equal.ipynb #27eafe17
 _WORKERS = {}
 
 def _worker(): return _WORKERS.setdefault(os.getpid(), Worker())

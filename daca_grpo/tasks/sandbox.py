@@ -12,7 +12,7 @@ __all__ = ['TYPES', 'FRAME_BYTES', 'TEST_MODULES', 'SYSCALLS', 'SYSCALLS_SINCE_4
            'remove_folder', 'interpreter_prefix', 'try_way', 'host_isolation', 'choose_way', 'run_program',
            'run_programs']
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #c1fa1156
+# %% ../../nbs/07f_tasks.sandbox.ipynb #758f7112
 import builtins
 import inspect
 import os
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -272,7 +272,7 @@ def landlock(
     call("syscall", 446, rules, 0)
     os.close(rules)
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #439c8fd3
+# %% ../../nbs/07f_tasks.sandbox.ipynb #4f87c717
 def library_paths(
     python: str,  # folder of the interpreter's installation
 ) -> list:        # folders
@@ -291,6 +291,7 @@ def enter_namespaces(call):
     for name, text in (("setgroups", "deny"), ("uid_map", "65534 %d 1" % uid), ("gid_map", "65534 %d 1" % gid)):
         with open("/proc/self/" + name, "w") as f: f.write(text)
 
+# %% ../../nbs/07f_tasks.sandbox.ipynb #4759743c
 def private_root(
     call,         # from `libc`
     base: str,    # an empty folder
@@ -357,7 +358,7 @@ def become(
     call("prctl", 1, 9, 0, 0, 0)   # die with the parent
     return root
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #1faa680d
+# %% ../../nbs/07f_tasks.sandbox.ipynb #cd0826e6
 def keep_only(
     fds,  # descriptors to keep; 0, 1 and 2 are kept anyway
 ):
@@ -380,6 +381,7 @@ def wall_in(
     named = dict(files=private or "landlock" in walls, network=private or "seccomp" in walls, signals=private or "seccomp" in walls)
     return sorted(walls + [k for k, v in named.items() if v])
 
+# %% ../../nbs/07f_tasks.sandbox.ipynb #d60c7746
 def candidate(
     call,        # from `libc`
     spec: dict,  # what the caller wants
@@ -474,7 +476,7 @@ def start_limits(call, spec, pipes, prepare=None):
     except BaseException as e: write_frame(pipes[1], pack(["end", "unavailable", error_text(e)]))
     finally: os._exit(0)
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #9ada8947
+# %% ../../nbs/07f_tasks.sandbox.ipynb #6c68d3a1
 def descendants(
     pid: int,
 ) -> list:  # process ids
@@ -490,6 +492,7 @@ def descendants(
         found += new
     return found
 
+# %% ../../nbs/07f_tasks.sandbox.ipynb #2272e244
 def end_all(
     seconds: float = 10.,  # longest time to try
 ) -> bool:                 # whether nothing is left
@@ -639,7 +642,7 @@ class Outcome:
 class SandboxError(RuntimeError):
     "The host cannot run programs as asked."
 
-# %% ../../nbs/07f_tasks.sandbox.ipynb #245b4a2d
+# %% ../../nbs/07f_tasks.sandbox.ipynb #ce8dca0e
 def remove_folder(
     folder: str,
 ):
@@ -665,6 +668,7 @@ def _report(spec, test, python):
         worker.stdout.close()
     return unpack(data[8:]) if len(data) > 8 else dict(status="lost", error="the supervisor ended without a report", walls=[], checks=[], stdout="", stderr="", seconds=0.)
 
+# %% ../../nbs/07f_tasks.sandbox.ipynb #3787a455
 @cache
 def interpreter_prefix(
     python: str,
