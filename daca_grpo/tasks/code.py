@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ENDS', 'D1_BLOCKED', 'OPENING', 'LIMITS', 'TEMPLATES', 'SHOT_ROWS', 'MBPP_SPLIT', 'answer_part', 'fenced_blocks',
            'read_code', 'd1_block', 'd1_code', 'without_prose', 'whole_sources', 'continued_sources', 'called_names',
-           'mbpp_tests', 'is_constant', 'split_check', 'humaneval_tests', 'read_truth', 'code_program', 'isolation',
-           'outcomes', 'format_share', 'share_passed', 'code_reward', 'code_metrics', 'rewards', 'judge_mbpp',
+           'mbpp_tests', 'is_constant', 'split_check', 'humaneval_tests', 'read_truth', 'code_program', 'outcomes',
+           'isolation', 'format_share', 'share_passed', 'code_reward', 'code_metrics', 'rewards', 'judge_mbpp',
            'judge_humaneval', 'find_template', 'gold_text', 'code_answer', 'mbpp_example', 'mbpp_rows',
            'solved_problems', 'check_code_options', 'mbpp_task', 'humaneval_example', 'humaneval_rows',
            'humaneval_task', 'pass_at_k', 'mean_pass_at_k']
@@ -183,15 +183,6 @@ def code_program(
     code = d1_code(text[:1_000_000], first[1] if first else tests["names"][-1])
     return Program(code if is_mbpp or not code else prompt + "\n\n" + code, **tests)
 
-# %% ../../nbs/07g_tasks.code.ipynb #111acf3f
-def isolation(
-    tasks: list,  # names
-) -> dict:        # {"way": ..., "walls": [...]}; empty if none of the tasks runs programs
-    "How programs are walled in on this host, for the record of a run."
-    if not {"mbpp", "humaneval"} & set(tasks): return {}
-    way = choose_way(LIMITS).isolation
-    return dict(way=way, walls=list(try_way(way, None)[0]))
-
 # %% ../../nbs/07g_tasks.code.ipynb #bc75cd85
 LIMITS = Limits(seconds=8., cpu=8.)
 _kept, _lock = {}, Lock()  # (program, limits): outcome
@@ -211,6 +202,15 @@ def outcomes(
         _kept.update({(p, limits): known[p] for p in todo})
         while len(_kept) > keep: _kept.pop(next(iter(_kept)))
     return [known[p] for p in programs]
+
+# %% ../../nbs/07g_tasks.code.ipynb #111acf3f
+def isolation(
+    tasks: list,  # names
+) -> dict:        # {"way": ..., "walls": [...]}; empty if none of the tasks runs programs
+    "How programs are walled in on this host, for the record of a run."
+    if not {"mbpp", "humaneval"} & set(tasks): return {}
+    way = choose_way(LIMITS).isolation
+    return dict(way=way, walls=list(try_way(way, None)[0]))
 
 # %% ../../nbs/07g_tasks.code.ipynb #6b5206f2
 def format_share(
