@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_examples', 'Rollouts', 'collect', 'gather_rows',
-           'assemble', 'reward_metrics', 'is_sharded', 'refresh_actor', 'record_policies', 'unshared', 'add_gradients',
-           'update', 'save_bad_rows', 'RunState', 'trained_parameters', 'write_checkpoint', 'remove_folder',
-           'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'batch_to', 'load_checkpoint', 'identity',
-           'open_run', 'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'sample_rows', 'evaluate_shared',
-           'make_optimizer', 'process_state', 'make_accelerator', 'Run', 'start_run', 'collect_batch', 'run_update',
-           'run_step', 'train', 'model_folder', 'restore', 'finish']
+           'assemble', 'reward_metrics', 'is_sharded', 'refresh_actor', 'record_rows', 'record_policies', 'unshared',
+           'add_gradients', 'update', 'save_bad_rows', 'RunState', 'trained_parameters', 'write_checkpoint',
+           'remove_folder', 'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'batch_to', 'load_checkpoint',
+           'identity', 'open_run', 'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'sample_rows',
+           'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'Run', 'start_run',
+           'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #daf3ed9f
+# %% ../nbs/08_trainer.ipynb #7332235d
 import copy
 import os
 import resource
@@ -19,6 +19,7 @@ import shutil
 import sys
 import time
 import warnings
+import zlib
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -177,7 +178,19 @@ def refresh_actor(
     whole = get_model_state_dict(policy, options=StateDictOptions(full_state_dict=True))
     actor.load_state_dict(whole)
 
-# %% ../nbs/08_trainer.ipynb #50bc3749
+# %% ../nbs/08_trainer.ipynb #1b267d50
+def record_rows(
+    model,             # denoiser, or a wrapper of it
+    method: Method,
+    config: TrainConfig,
+    batch: Batch,
+    iterations,        # inner iterations to record
+    mask_id: int,
+) -> dict:             # iteration -> l_i [B, L]
+    "Log-probabilities of a batch, in pieces of `rows_per_pass` rows."
+    parts = [record_logps(model, method, batch.samples[p], iterations, mask_id) for p in torch.arange(len(batch)).split(config.rows_per_pass)]
+    return {j: torch.cat([p[j] for p in parts]) for j in iterations}
+
 def record_policies(
     accelerator: Accelerator,
     policy,                    # the prepared denoiser
@@ -188,10 +201,7 @@ def record_policies(
 ):
     "Fill in the log-probabilities of the old and the reference policy."
     denoiser = accelerator.unwrap_model(policy)
-    def record(model, iterations):
-        pieces = torch.arange(len(batch)).split(config.rows_per_pass)
-        parts = [record_logps(model, method, batch.samples[p], iterations, denoiser.mask_id) for p in pieces]
-        return {j: torch.cat([p[j] for p in parts]) for j in iterations}
+    record = lambda model, iterations: record_rows(model, method, config, batch, iterations, denoiser.mask_id)
     with evaluating(denoiser), accelerator.autocast():
         if method.objective.endswith("ratio"): batch.old = record(policy, range(1, config.num_iterations))
         if reference is not None:
@@ -229,7 +239,7 @@ def add_gradients(
     shares = accelerator.gather(torch.tensor([list(total.values())], device=accelerator.device))
     return {k: (shares[:, i].max() if k.endswith("_max") else shares[:, i].sum()).item() for i, k in enumerate(total)}
 
-# %% ../nbs/08_trainer.ipynb #65f63606
+# %% ../nbs/08_trainer.ipynb #a3f8d2b0
 def update(
     accelerator: Accelerator,
     policy,              # the prepared denoiser (possibly wrapped for several processes)
@@ -258,8 +268,7 @@ def save_bad_rows(
 ):
     "Keep the rows behind a NaN or infinite value: those whose log-probabilities are such, or all if none is."
     denoiser = accelerator.unwrap_model(policy)
-    pieces = torch.arange(len(batch)).split(config.rows_per_pass)
-    l = torch.cat([record_logps(policy, method, batch.samples[p], [iteration], denoiser.mask_id)[iteration] for p in pieces])
+    l = record_rows(policy, method, config, batch, [iteration], denoiser.mask_id)[iteration]
     bad = (~l.isfinite()).any(1)
     rows = (bad if bad.any() else ~bad).nonzero().flatten().cpu()
     texts = decode_completions(denoiser, batch.samples.completion[rows], batch.samples.completion_mask[rows])
@@ -386,15 +395,16 @@ def load_checkpoint(
     batch = saved["batches"][accelerator.process_index]
     return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
-# %% ../nbs/08_trainer.ipynb #dcf45fbd
+# %% ../nbs/08_trainer.ipynb #d7461ed1
 BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with")
 
 def identity(
     denoiser: Denoiser, task: Task, method: Method, config: TrainConfig,
 ) -> dict:  # plain JSON values
-    "What a run is: two runs with the same identity and the same base weights give the same result."
+    "What a run is: two runs with the same identity give the same result."
     settings = {k: v for k, v in asdict(config).items() if k not in BOOKKEEPING}
-    model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()))
+    base = zlib.crc32(b"".join(p.detach().flatten()[:64].float().cpu().numpy().tobytes() for p in denoiser.parameters()))  # the head of every tensor tells models apart
+    model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()), base=base)
     return as_json(dict(task=task.name, options=task.options, method=asdict(method), config=settings, model=model))
 
 # %% ../nbs/08_trainer.ipynb #57ef68ab

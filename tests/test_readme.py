@@ -18,3 +18,14 @@ def test_readme_prints_the_committed_demo():
 def test_readme_gives_the_commands_that_ci_runs():
     readme = (root/'README.md').read_text(encoding='utf-8')
     assert 'pip install -e . && daca-demo' in readme and "pip install -e '.[dev]' && python -m pytest" in readme
+
+def test_readme_prints_the_committed_studies():
+    readme, studies = (root/'README.md').read_text(encoding='utf-8'), root/'nbs'/'studies'
+    at = {(r['method'], r['form'], r['K']): mean(r['update_mb']) for r in read(studies/'memory_of_views.json')['runs']}
+    for form, text in (('one by one', 'takes {:.2f} to {:.2f} times'), ('together', 'in one graph {:.1f} to {:.1f} times')):
+        ratios = [at[m, f, 8] / at[m, f, 1] for m, f, K in at if f == form and K == 8]
+        assert text.format(min(ratios), max(ratios)) in readme
+    for name, row in (('gsm8k', 'GSM8K'), ('math500', 'MATH-500'), ('countdown', 'Countdown')):
+        found = read(studies/'protocols.json')['tasks'][name]
+        line = next(l for l in readme.splitlines() if l.startswith(f'| {row} |'))
+        for protocol in ('d1', 'strict'): assert f"{found[protocol]['correct']}/{found[protocol]['total']}" in line, (line, found[protocol])
