@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['LIBRARIES', 'BEAT', 'BEAT_LIMIT', 'KERNEL_ENV', 'ONE_THREAD', 'template_names', 'nearest', 'template_path',
            'template_parameters', 'check_value', 'check_parameters', 'Job', 'claim', 'finished', 'versions', 'revision',
-           'circumstances', 'FolderBusy', 'is_held', 'hold', 'heartbeat', 'beat_age', 'run_state', 'RunFailed',
-           'empty_run', 'run_notebook', 'worker', 'Outcome', 'check_jobs', 'run_many']
+           'circumstances', 'FolderBusy', 'is_held', 'hold', 'heartbeat', 'beat_age', 'run_state', 'own_kernel',
+           'RunFailed', 'empty_run', 'run_notebook', 'end_kernels', 'worker', 'Outcome', 'check_jobs', 'run_many']
 
 # %% ../nbs/10_experiment.ipynb #486e731a
 import ast, difflib, fcntl, json, math, os, platform, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, warnings
@@ -217,11 +217,12 @@ def _runs(out, beat):
     if is_held(out): return beat["age"] < BEAT_LIMIT
     return beat["host"] != socket.gethostname() and beat["folder"] == str(out.resolve()) and 0 <= beat["age"] < BEAT_LIMIT
 
-# %% ../nbs/10_experiment.ipynb #04857bad
+# %% ../nbs/10_experiment.ipynb #3632cc79
 KERNEL_ENV = {"TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore:IProgress not found",  # a finished notebook needs no progress bars
               "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # and keeps its figures, whatever the caller's backend
 
-def _own_kernel():
+def own_kernel() -> type:
+    "A class of kernel managers that start this very Python and remember what they started."
     from jupyter_client import AsyncKernelManager
     from jupyter_client.kernelspec import KernelSpec
 
@@ -280,7 +281,7 @@ def _write_down(out, error):
     try: write_json(out/"failed.json", {"error": str(error) or repr(error)})
     except OSError: pass  # the disk that was full, say: the run stays stale
 
-# %% ../nbs/10_experiment.ipynb #e0e8ddd8
+# %% ../nbs/10_experiment.ipynb #4c470a84
 def run_notebook(
     template,             # name or path of a template
     params: dict,         # its parameters, without `out`
@@ -292,7 +293,7 @@ def run_notebook(
     "Execute a template into a folder; a finished run is read, not repeated. Raises RunFailed with the error's last lines, FolderBusy if another process is at it."
     out, params = Path(out), claim(Job(template, params, out, cwd))
     if not again and (result := finished(out)) is not None: return result
-    kernel = kernel or _own_kernel()
+    kernel = kernel or own_kernel()
     with hold(out) as kernel.lock:
         if again: empty_run(out)
         if (result := finished(out)) is not None: return result
@@ -300,20 +301,26 @@ def run_notebook(
             try: return _run(out, template, params, cwd, kernel)
             except Exception as e: _write_down(out, e); raise
 
-# %% ../nbs/10_experiment.ipynb #213753ab
-def _end_with_parent(kernel):
-    "Wait for the pipe from the parent to close, then end the kernel and this process."
-    while os.read(0, 1): pass
+# %% ../nbs/10_experiment.ipynb #410bce9e
+def end_kernels(
+    kernel,  # class of `own_kernel`
+):
+    "Kill the kernels of this process, with all that they have started."
     for manager in kernel.started:
         pgid = getattr(manager.provisioner, "pgid", None)
         try: os.killpg(pgid, signal.SIGKILL) if pgid else manager.provisioner.process.kill()
         except Exception: pass
+
+def _end_with_parent(kernel):
+    "Wait for the pipe from the parent to close, then end the kernel and this process."
+    while os.read(0, 1): pass
+    end_kernels(kernel)
     os._exit(130)
 
 def worker():
     "Run the job given as JSON on the command line; its standard input ties it to the parent."
     job = Job(**json.loads(sys.argv[1]))
-    kernel = _own_kernel()
+    kernel = own_kernel()
     threading.Thread(target=_end_with_parent, args=(kernel,), daemon=True).start()
     try: run_notebook(job.template, job.params, job.out, job.cwd, kernel=kernel)
     except Exception as e: raise SystemExit(f"{type(e).__name__}: {e}")
