@@ -427,14 +427,14 @@ def _last_log(folder, count=4):
     if not path.exists(): return "it left no log"
     return "the end of its log:\n" + "\n".join("    " + line for line in path.read_text(errors="replace").strip().split("\n")[-count:])
 
-# %% ../nbs/10a_sweep.ipynb #371ef95f
+# %% ../nbs/10a_sweep.ipynb #1c5a4529
 def describe(
     sweep: Sweep,
     item: str,
 ) -> str:
     "One line for a run that has ended."
     found, name = run_state(sweep.out/item), item.split("/")[1]
-    if found["state"] == "failed": return f"  {item} FAILED\n" + "\n".join("    " + line for line in found["error"].split("\n"))
+    if found["state"] == "failed": return f"  {item} FAILED"
     result, seconds = read_json(sweep.out/item/"result.json"), in_words(found.get("seconds", 0.))
     if "final" not in result: return f"  base policy {name} ({seconds})"
     metric = next((m for m in result["final"] if m != "reward"), "reward")
@@ -536,7 +536,7 @@ def summary(
     seconds = estimate(sweep, start)
     return f"{sweep.name}: {len(runs)} runs, {len(start)} to start, {max_parallel} at a time; estimated time: {in_words(seconds if seconds is None else seconds/max_parallel)}"
 
-# %% ../nbs/10a_sweep.ipynb #a92e3234
+# %% ../nbs/10a_sweep.ipynb #06e9564f
 def command(
     args: argparse.Namespace,
 ) -> int:       # exit code
@@ -567,9 +567,9 @@ def drive(sweep, args):
     print(summary(sweep, plan(sweep, args.only, args.retry_failed), args.max_parallel), flush=True)
     run_sweep(sweep, args.executor, args.max_parallel, args.only, args.retry_failed, lambda text: print(text, flush=True))
     asked = [s for s in plan(sweep, args.only) if s.why != "not asked for by --only"]
-    done = sum(s.state == "done" for s in asked if s.item.startswith("runs/"))
-    bad = [s.item for s in asked if s.state != "done"]
-    print(f"{done} runs finished in {sweep.out}" + (f"; not finished: {', '.join(bad)}. Their logs: {sweep.out}/RUN/log.txt; --retry-failed tries failed ones again" if bad else f". Tables and figures: daca-report {sweep.out}"))
+    done, bad = sum(s.state == "done" for s in asked if s.item.startswith("runs/")), [s for s in asked if s.state != "done"]
+    for s in bad: print(f"  {s.item} is {s.state}: {run_state(sweep.out/s.item).get('error', s.why).strip()}")
+    print(f"{done} runs finished in {sweep.out}, {len(bad)} not. Their logs: {sweep.out}/RUN/log.txt; --retry-failed tries failed ones again" if bad else f"{done} runs finished in {sweep.out}. Tables and figures: daca-report {sweep.out}")
     return 1 if bad else 0
 
 def main(

@@ -1,0 +1,125 @@
+"A sweep as its users run it: commands that are killed, jobs of a real Slurm, disks that are full."
+import json, os, re, signal, subprocess, sys, time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from daca_grpo.denoiser import char_tokenizer, save_denoiser, small_denoiser
+from daca_grpo.experiment import run_state
+from daca_grpo.files import read_json, read_jsonl
+from daca_grpo.sweep import load_sweep, make_sweep, check_spec, status
+from daca_grpo.tasks.core import get_task
+from slurm import missing, slurm, wait_for
+
+STEPS = 80
+
+@pytest.fixture(scope='module')
+def models(tmp_path_factory):
+    "A small model with random weights, and a folder that holds none"
+    folder = tmp_path_factory.mktemp('models')
+    save_denoiser(small_denoiser(char_tokenizer(get_task('sudoku').alphabet), hidden_size=16, num_layers=1), folder/'small')
+    (folder/'broken').mkdir(); (folder/'broken'/'config.json').write_text('{"model_type": "none such"}')
+    return {name: str(folder/name) for name in ('small', 'broken')}
+
+def write_spec(path, models, **changes):
+    spec = {'name': 'six', 'recipes': ['wd1', 'wd1+dps'], 'tasks': {'sudoku': {'options': {'num_puzzles': [64, 8, 8]}}}, 'models': models, 'seeds': 3,
+            'exclude': [{'model': 'broken', 'seed': ['1', '2']}, {'model': 'broken', 'recipe': 'wd1'}, {'model': 'small', 'seed': '0', 'recipe': 'wd1+dps'}],
+            'settings': {'steps': STEPS, 'batch_size': 8, 'num_generations': 4, 'num_iterations': 1, 'num_steps': 4, 'eval_every': 0, 'checkpoint_every': 1}} | changes
+    path.write_text(yaml.safe_dump(spec))
+    return path
+
+def start(spec, out, *options):
+    return subprocess.Popen([sys.executable, '-m', 'daca_grpo.sweep', str(spec), '--out', str(out), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+def finish(process, seconds=240):
+    text = process.communicate(timeout=seconds)[0]
+    return process.returncode, text
+
+def states(out): return {r['id']: r['state'] for r in status(load_sweep(out))}
+def attempts(out): return {r.id: run_state(out/'runs'/r.id).get('attempt', 0) for r in load_sweep(out).runs}
+def count(out, state): return sum(s == state for s in states(out).values()) if (out/'sweep.json').exists() else 0
+
+def check_complete(out, failed=()):
+    "Every run has all its steps, once and in order, and a result"
+    for run in load_sweep(out).runs:
+        folder = out/'runs'/run.id
+        if run.id in failed: continue
+        assert run_state(folder)['state'] == 'done'
+        assert [m['step'] for m in read_jsonl(folder/'metrics.jsonl') if m['split'] == 'train'] == list(range(1, STEPS + 1)), folder
+        assert read_json(folder/'result.json')['steps'] == STEPS and (folder/'run.ipynb').exists()
+        about = read_json(folder/'config.json')['about']
+        assert about['host'] and about['versions']['torch'].startswith(torch.__version__.split('+')[0])
+
+BROKEN = 'sudoku-broken-wd1+dps-seed0'
+
+def test_local_sweep_survives_its_command(models, tmp_path):
+    "SIGKILL of the command: its runs go on, the next command finds them, and repeats nothing"
+    spec, out = write_spec(tmp_path/'six.yaml', models), tmp_path/'out'
+    first = start(spec, out)
+    wait_for(lambda: count(out, 'done') >= 1 and count(out, 'running') >= 1, 120, 'the end of a run while another goes on')
+    second = start(spec, out)
+    assert finish(second, 60)[0] == 2  # the folder has a command already
+    first.kill(); first.wait()
+    done = {r: (out/'runs'/r/'run.ipynb').stat().st_mtime_ns for r, s in states(out).items() if s == 'done'}
+    code, text = finish(start(spec, out))
+    assert code == 1 and f'runs/{BROKEN} is failed' in text and 'cell 4 ended with' in text, text
+    check_complete(out, [BROKEN])
+    assert {r: (out/'runs'/r/'run.ipynb').stat().st_mtime_ns for r in done} == done
+    assert set(attempts(out).values()) == {1}, attempts(out)
+    code, text = finish(start(spec, out))
+    assert code == 1 and '0 to start' in text and attempts(out)[BROKEN] == 1  # a failed run waits for --retry-failed
+
+def test_a_full_disk_fails_one_run_and_loses_nothing(models, tmp_path):
+    "/dev/full takes the place of a file in mid-run; with room again, the run goes on from its checkpoint"
+    spec, out = write_spec(tmp_path/'one.yaml', {'small': models['small']}, recipes=['wd1'], seeds=1, exclude=[]), tmp_path/'out'
+    process, folder = start(spec, out), tmp_path/'out'/'runs'/'sudoku-wd1-seed0'
+    wait_for(lambda: (folder/'metrics.jsonl').exists() and len(read_jsonl(folder/'metrics.jsonl')) > 3, 120, 'the first steps')
+    (folder/'metrics.jsonl').rename(folder/'aside'); (folder/'metrics.jsonl').symlink_to('/dev/full')
+    code, text = finish(process)
+    assert code == 1 and 'No space left on device' in text, text
+    (folder/'metrics.jsonl').unlink(); (folder/'aside').rename(folder/'metrics.jsonl')
+    code, text = finish(start(spec, out, '--retry-failed'))
+    assert code == 0, text
+    check_complete(out)
+    assert attempts(out) == {'sudoku-wd1-seed0': 2}
+
+def queue():
+    "{job: state} of the Slurm"
+    lines = subprocess.run(['squeue', '-h', '-r', '-o', '%i %T'], capture_output=True, text=True).stdout.split('\n')
+    return dict(line.split() for line in lines if line)
+
+def steps(out, run): return len(read_jsonl(out/'runs'/run/'metrics.jsonl')) if (out/'runs'/run/'metrics.jsonl').exists() else 0
+
+@pytest.mark.skipif(missing() is not None, reason=f'no Slurm: {missing()}')
+def test_sweep_on_slurm(models, tmp_path):
+    "Six runs through a real queue: two at once, one cancelled, one requeued, one failing for good, the command killed and started again"
+    spec, out = write_spec(tmp_path/'six.yaml', models), tmp_path/'out'
+    with slurm(tmp_path/'slurm'):
+        command = start(spec, out, '--executor', 'slurm', '--max-parallel', '2')
+        wait_for(lambda: (out/'jobs.json').exists(), 60, 'the submission')
+        seen, jobs = [], lambda: {r.removeprefix('runs/'): j for r, j in read_json(out/'jobs.json').items()}
+        def middle(but=None):
+            "A run that has a few steps behind it and many before it"
+            now = queue(); seen.append((list(now.values()).count('RUNNING'), list(now.values()).count('PENDING')))
+            return next((r for r, s in states(out).items() if r != but and s == 'running' and 4 < steps(out, r) < STEPS//2 and now.get(jobs().get(r)) == 'RUNNING'), None)
+        def strike(*options, but=None):
+            wait_for(lambda: middle(but), 120, 'a run in its middle')
+            run = middle(but); job = jobs()[run]
+            subprocess.run(['scancel', *options, job], check=True)
+            return run, job
+        victim, _ = strike()
+        requeued, job = strike('-s', 'USR2', but=victim)  # what Slurm sends when the time is nearly up
+        wait_for(lambda: queue().get(job) == 'PENDING', 60, 'the return to the queue')
+        subprocess.run(['scontrol', 'update', f'JobId={job}', 'StartTime=now'], check=True)
+        wait_for(middle, 120, 'a run in its middle'); command.kill(); command.wait()
+        code, text = finish(start(spec, out, '--executor', 'slurm', '--max-parallel', '2'))
+        assert code == 1 and f'runs/{BROKEN} is failed' in text and 'cell 4 ended with' in text, text
+        assert not queue()
+    assert max(r for r, _ in seen) == 2 and max(p for _, p in seen) >= 1, seen
+    check_complete(out, [BROKEN])
+    tries = attempts(out)
+    assert tries[victim] == 2 and tries[requeued] == 2, (tries, victim, requeued)
+    assert all(n == 1 for r, n in tries.items() if r not in (victim, requeued)), tries
+    assert 'ended by SIGTERM' in (out/'runs'/victim/'log.txt').read_text()
