@@ -13,7 +13,7 @@ from daca_grpo.sweep import load_sweep, make_sweep, check_spec, status
 from daca_grpo.tasks.core import get_task
 from slurm import missing, slurm, wait_for
 
-STEPS = 80
+STEPS = 100
 
 @pytest.fixture(scope='module')
 def models(tmp_path_factory):
@@ -30,10 +30,18 @@ def write_spec(path, models, **changes):
     path.write_text(yaml.safe_dump(spec))
     return path
 
-def start(spec, out, *options):
-    return subprocess.Popen([sys.executable, '-m', 'daca_grpo.sweep', str(spec), '--out', str(out), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+started = []
 
-def finish(process, seconds=240):
+@pytest.fixture(autouse=True)
+def no_command_is_left():
+    yield
+    for process in started: process.kill(); process.wait()
+
+def start(spec, out, *options):
+    started.append(subprocess.Popen([sys.executable, '-m', 'daca_grpo.sweep', str(spec), '--out', str(out), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    return started[-1]
+
+def finish(process, seconds=600):
     text = process.communicate(timeout=seconds)[0]
     return process.returncode, text
 
@@ -107,7 +115,7 @@ def test_sweep_on_slurm(models, tmp_path):
         def strike(*options, but=None):
             wait_for(lambda: middle(but), 120, 'a run in its middle')
             run = middle(but); job = jobs()[run]
-            subprocess.run(['scancel', *options, job], check=True)
+            subprocess.Popen(['scancel', *options, job], stderr=subprocess.DEVNULL)  # it goes on trying while the job is on its way to the queue
             return run, job
         victim, _ = strike()
         requeued, job = strike('-s', 'USR2', but=victim)  # what Slurm sends when the time is nearly up
