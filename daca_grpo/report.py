@@ -225,20 +225,21 @@ def _view(seen, bands):
     room = max(high - low, 1e-3)
     return max(np.nanmin([low, *bands]), low - room) - .05*room, min(np.nanmax([high, *bands]), high + room) + .05*room
 
-# %% ../nbs/11_report.ipynb #38c1d89b
+# %% ../nbs/11_report.ipynb #2c759b92
 def draw_curves(
     ax,             # matplotlib's axes
     runs: list,     # of `load_runs`
     methods: dict,  # {method: number of its colour and dashes}, those to draw
     metric: str,    # a key of the runs' metrics lines
     split: str = "test",  # which lines: "test" or "train"
+    level: float = .95,   # of the bands
 ):                  # (low, high) of the vertical axis, None where nothing was drawn
     "Mean curve, band and single runs of each method."
     seen, bands = [], []
     for method, i in methods.items():
         steps, values = _curves(runs, method, metric, split)
         if not steps: continue
-        colour, band = COLOURS[i % len(COLOURS)], np.array([mean_interval(v) for v in values.T])
+        colour, band = COLOURS[i % len(COLOURS)], np.array([mean_interval(v, level) for v in values.T])
         for v in values: ax.plot(steps, v, color=colour, lw=.6, alpha=.45)
         ax.plot(steps, values.mean(0), DASHES[i % len(DASHES)], color=colour, lw=2, label=f"{method} ({len(values)} seed{'s'*(len(values) > 1)})")
         if len(values) > 1: ax.fill_between(steps, band[:, 1], band[:, 2], color=colour, alpha=.15, lw=0)

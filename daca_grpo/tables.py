@@ -9,7 +9,7 @@ __all__ = ['STATES', 'PRIMARY', 'LATEX', 'FIELDS', 'ENDS', 'Trial', 'base_of', '
            'aggregate_grid', 'variant_styles', 'plot_curves', 'plot_differences', 'write_bytes', 'save_figure',
            'file_name', 'caption_of', 'report_text', 'make_report', 'parser', 'main']
 
-# %% ../nbs/11a_tables.ipynb #dab155b2
+# %% ../nbs/11a_tables.ipynb #170603a7
 import argparse, csv, io, math, os, re, sys
 from collections import Counter
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from .experiment import nearest, run_state
 from .files import read_json, write_json
-from .report import COLOURS, Interval, draw_curves, final_values, holm, iqm_interval, mean_interval, paired_difference, paired_p, read_run, seed_differences
+from .report import COLOURS, Interval, draw_curves, final_values, holm, iqm_interval, mean_interval, paired_difference, paired_p, read_run
 
 # %% ../nbs/11a_tables.ipynb #327dc6e5
 @dataclass(frozen=True)
@@ -288,30 +288,30 @@ def to_csv(
     for r in rows: writer.writerow({k: " ".join(map(str, v)) if isinstance(v, list) else int(v) if isinstance(v, bool) else v for k, v in r.items()})
     return out.getvalue()
 
-# %% ../nbs/11a_tables.ipynb #835420ef
+# %% ../nbs/11a_tables.ipynb #4e9d8738
 def aggregates(
     table: dict,        # of `table_rows`
     level: float = .95, # confidence
-) -> list:              # dicts: model, arm, tasks, of (tasks of the model), runs, points (an Interval, None where a task is missing)
-    "The aggregate of each arm where there are several tasks, in points over the base policy."
-    scores, tasks = {}, {}
+) -> list:              # dicts: model, arm, tasks (how many), seeds, points (an Interval, None without a seed in every task); empty where there is one task
+    "The aggregate of each arm over the tasks of a model, in points over the base policy."
+    found, tasks = {}, {}
     for r in (r for rows in table.values() for r in rows if r["primary"] or not r["metric"]):
+        gain = {t.seed: 100*(t.run["final"][r["metric"]] - t.run["base"][r["metric"]]) for t in r["trials"] if t.run}
+        found.setdefault((r["model"], r["arm"]), {})[r["task"]] = gain
         tasks.setdefault(r["model"], set()).add(r["task"])
-        a, base = ({t.seed: t.run[when][r["metric"]] for t in r["trials"] if t.run} for when in ("final", "base"))
-        scores.setdefault((r["model"], r["arm"]), {})[r["task"]] = [100*d for d in seed_differences(a, base)] if a else []
-    whole = lambda model, s: len(tasks[model]) > 1 and s.keys() == tasks[model] and all(s.values())
-    return [{"model": model, "arm": arm, "tasks": sum(map(bool, s.values())), "of": len(tasks[model]), "runs": sum(map(len, s.values())), "points": iqm_interval(s, level) if whole(model, s) else None}
-            for (model, arm), s in scores.items() if len(tasks[model]) > 1]
+    def points(gains, seeds): return iqm_interval({t: [g[s] for s in seeds] for t, g in gains.items()}, level) if seeds else None
+    common = {(m, arm): sorted(set.intersection(*map(set, gains.values()))) if gains.keys() == tasks[m] else [] for (m, arm), gains in found.items()}
+    return [{"model": k[0], "arm": k[1], "tasks": len(tasks[k[0]]), "seeds": common[k], "points": points(gains, common[k])} for k, gains in found.items() if len(tasks[k[0]]) > 1]
 
 def aggregate_grid(
     found: list,  # of `aggregates`
 ) -> list:        # lines of words, the head first
     "The aggregates as a table."
-    def points(i): return "not in every task" if i is None else f"{i.mean:+.1f} [" + ("a task has one seed" if math.isnan(i.low) else f"{i.low:+.1f}, {i.high:+.1f}") + "]"
+    def points(i): return "no seed in every task" if i is None else f"{i.mean:+.1f} [" + ("one seed" if math.isnan(i.low) else f"{i.low:+.1f}, {i.high:+.1f}") + "]"
     model = ["model"]*(len({a["model"] for a in found}) > 1)
-    return [[*model, "recipe", "tasks", "runs", "interquartile mean of the gain, points"]] + [[*(a[m] for m in model), a["arm"], f"{a['tasks']} of {a['of']}", str(a["runs"]), points(a["points"])] for a in found]
+    return [[*model, "recipe", "tasks", "seeds in every task", "interquartile mean of the gain, points"]] + [[*(a[m] for m in model), a["arm"], str(a["tasks"]), str(len(a["seeds"])), points(a["points"])] for a in found]
 
-# %% ../nbs/11a_tables.ipynb #65af21e8
+# %% ../nbs/11a_tables.ipynb #43582d57
 def variant_styles(
     arms: list,
 ) -> dict:         # {arm: number of its colour and dashes}, the same for one variant of all base methods
@@ -323,13 +323,14 @@ def plot_curves(
     trials: list,      # of one section
     metric: str,       # a key of the metrics lines
     styles: dict,      # of `variant_styles`
+    level: float = .95, # of the bands
 ) -> Figure|None:      # None where no run has such lines
     "Small multiples by base method: mean curves on held-out problems, bands, single runs."
     runs, arms = [t.run for t in trials if t.run], arms_of([t for t in trials if t.run])
     bases = list(dict.fromkeys(map(base_of, arms))); columns = min(len(bases), 3)
     fig = Figure(figsize=(.7 + 3.3*columns, 3*math.ceil(len(bases)/max(columns, 1)) + .3), dpi=100, layout="constrained")
     axes = FigureCanvasAgg(fig).figure.subplots(math.ceil(len(bases)/columns), columns, sharex=True, sharey=True, squeeze=False).flatten()
-    views = [draw_curves(ax, runs, {a: styles[a] for a in arms if base_of(a) == base}, metric) for ax, base in zip(axes, bases)]
+    views = [draw_curves(ax, runs, {a: styles[a] for a in arms if base_of(a) == base}, metric, level=level) for ax, base in zip(axes, bases)]
     if not (views := [v for v in views if v]): return None
     for ax, base in zip(axes, bases): ax.set_title(base, fontsize=10); ax.legend(frameon=False, fontsize=7) if ax.lines else None
     for ax in axes[len(bases):]: ax.set_visible(False)
@@ -394,7 +395,7 @@ def file_name(
     "A section's name in the name of a file."
     return re.sub(r"[^\w.+-]+", "-", label.replace(", ", "@").replace("@", "__"))
 
-# %% ../nbs/11a_tables.ipynb #b042f41a
+# %% ../nbs/11a_tables.ipynb #5f6b6133
 def caption_of(
     table: dict,
     level: float,
@@ -420,11 +421,11 @@ def report_text(
         out += [f"## {label}", markdown(grid_of(rows, results.planned)), f"Gain and difference: {name}." if name else "No run is finished."]
         if label in figures: out.append(f"![Learning curves on {label}]({figures[label]})")
     if "differences" in figures: out += ["## Differences to the base recipes", f"![Paired differences with intervals]({figures['differences']})", f"Full marks: the corrected p is below {1 - level:.2g}."]
-    if total: out += ["## All tasks together", markdown(aggregate_grid(total)), "Gain: final minus untrained base policy, primary metric of each task, times 100. The middle half of all runs of all tasks; intervals from a bootstrap over the seeds of each task, too narrow with few seeds."]
+    if total: out += ["## All tasks together", markdown(aggregate_grid(total)), "Gain: final minus untrained base policy, primary metric of each task, times 100. The middle half of these runs; intervals from a bootstrap over the seeds of each task, too narrow with few seeds."]
     if lost: out += ["## Runs that are missing", markdown([["run", "state", "error"]] + [[Path(t.folder).name, STATES[t.state], (t.error or "").split("\n")[0]] for t in lost])]
     return "\n\n".join(p for p in out if p) + "\n"
 
-# %% ../nbs/11a_tables.ipynb #821ac949
+# %% ../nbs/11a_tables.ipynb #9cadda09
 def make_report(
     folder,             # of a sweep, or any that holds training runs
     out=None,           # folder of the report; None: `report` in that folder
@@ -440,7 +441,7 @@ def make_report(
     if out.exists() and not out.is_dir(): raise FileExistsError(f"{out} is a file, not a folder")
     out.mkdir(parents=True, exist_ok=True)
     for label, trials in sections(results.trials).items():
-        if any(t.run for t in trials) and (fig := plot_curves(trials, primary[trials[0].task], styles)): figures[label] = save_figure(fig, out/f"curves-{file_name(label)}")[0]
+        if any(t.run for t in trials) and (fig := plot_curves(trials, primary[trials[0].task], styles, level)): figures[label] = save_figure(fig, out/f"curves-{file_name(label)}")[0]
     if fig := plot_differences(table, level): figures["differences"] = save_figure(fig, out/"differences")[0]
     text = report_text(results, table, total, figures, level)
     write_bytes(out/"table.csv", to_csv(table))
@@ -457,7 +458,7 @@ def _numbers(results, table, total, primary, level):
             "aggregates": [{k: v for k, v in a.items() if k != "points"} | {"points": a["points"] and a["points"][0], "low": a["points"] and a["points"][1], "high": a["points"] and a["points"][2]} for a in total],
             "runs": [{"task": t.task, "model": t.model, "arm": t.arm, "seed": t.seed, "state": t.state, "error": t.error, **({k: t.run[k] for k in ("base", "final")} if t.run else {})} for t in results.trials]}
 
-# %% ../nbs/11a_tables.ipynb #4cc51b32
+# %% ../nbs/11a_tables.ipynb #b366eae9
 def parser() -> argparse.ArgumentParser:
     "The options of daca-report."
     p = argparse.ArgumentParser("daca-report", description="Tables (Markdown, CSV, LaTeX) and figures (PNG, SVG) over all runs of a folder: means and intervals over seeds, differences to the base recipes paired by seed with "
@@ -465,7 +466,7 @@ def parser() -> argparse.ArgumentParser:
                                 epilog="Exit code: 0 all runs are finished, 1 the report is written but runs are missing or failed, 2 refused.")
     p.add_argument("folder", metavar="DIR", help="folder of a sweep, or any folder with training runs in it")
     p.add_argument("--out", metavar="FOLDER", help="folder of the report, made if absent (default: DIR/report)")
-    p.add_argument("--metric", metavar="TASK=NAME", nargs="+", default=[], help=f"metric that is compared (default: the first of {', '.join(PRIMARY)} that the task has)")
+    p.add_argument("--metric", metavar="TASK=NAME", nargs="+", action="extend", default=[], help=f"metric that is compared (default: the first of {', '.join(PRIMARY)} that the task has)")
     p.add_argument("--level", type=float, default=.95, help="confidence of the intervals (default: 0.95)")
     return p
 
