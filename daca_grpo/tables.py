@@ -395,14 +395,15 @@ def file_name(
     "A section's name in the name of a file."
     return re.sub(r"[^\w.+-]+", "-", label.replace(", ", "@").replace("@", "__"))
 
-# %% ../nbs/11a_tables.ipynb #5f6b6133
+# %% ../nbs/11a_tables.ipynb #d81f8b3b
 def caption_of(
     table: dict,
     level: float,
 ) -> str:
     "What the numbers of the tables are."
     m = comparisons(table)
-    tests = f"p: paired t-test, then corrected for the {m} comparison{'s'*(m > 1)} of this report (Holm's step-down)" if m else "No p-values: no two arms share two seeds, or their pairs show no spread"
+    tests = (f"p: paired t-test, then corrected for the {m} comparisons of this report (Holm's step-down)" if m > 1 else "p: paired t-test, the only one of this report" if m else
+             "No p-values: no arm shares two seeds with its base recipe, or the pairs show no spread")
     return f"Square brackets: {100*level:g} % intervals over seeds (Student's t). Differences are paired by seed. {tests}."
 
 def report_text(
