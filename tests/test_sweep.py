@@ -115,11 +115,12 @@ def test_sweep_on_slurm(models, tmp_path):
         def strike(*options, but=None):
             wait_for(lambda: middle(but), 120, 'a run in its middle')
             run = middle(but); job = jobs()[run]
-            subprocess.Popen(['scancel', *options, job], stderr=subprocess.DEVNULL)  # it goes on trying while the job is on its way to the queue
+            started.append(subprocess.Popen(['scancel', *options, job], stderr=subprocess.DEVNULL))
             return run, job
         victim, _ = strike()
         requeued, job = strike('-s', 'USR2', but=victim)  # what Slurm sends when the time is nearly up
         wait_for(lambda: queue().get(job) == 'PENDING', 60, 'the return to the queue')
+        started.pop().kill()  # scancel tries again while a job is on its way to the queue; once is enough
         subprocess.run(['scontrol', 'update', f'JobId={job}', 'StartTime=now'], check=True)
         wait_for(middle, 120, 'a run in its middle'); command.kill(); command.wait()
         code, text = finish(start(spec, out, '--executor', 'slurm', '--max-parallel', '2'))
