@@ -1,5 +1,5 @@
 "A sweep as its users run it: commands that are killed, jobs of a real Slurm, disks that are full."
-import json, os, re, signal, subprocess, sys, time
+import subprocess, sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import yaml
 from daca_grpo.denoiser import char_tokenizer, save_denoiser, small_denoiser
 from daca_grpo.experiment import run_state
 from daca_grpo.files import read_json, read_jsonl
-from daca_grpo.sweep import load_sweep, make_sweep, check_spec, status
+from daca_grpo.sweep import load_sweep, status
 from daca_grpo.tasks.core import get_task
 from slurm import missing, slurm, wait_for
 
@@ -92,6 +92,32 @@ def test_a_full_disk_fails_one_run_and_loses_nothing(models, tmp_path):
     assert code == 0, text
     check_complete(out)
     assert attempts(out) == {'sudoku-wd1-seed0': 2}
+
+TWO = ['--multi_gpu', '--num_processes', '2', '--num_machines', '1', '--mixed_precision', 'no', '--dynamo_backend', 'no', '--main_process_port', '0']  # on CPUs, over gloo
+
+def test_a_run_of_two_processes(models, tmp_path):
+    "`accelerate` in a spec: the same numbers as one process, by processes that end with the one that started them"
+    short = {'steps': 2, 'batch_size': 8, 'num_generations': 4, 'num_iterations': 1, 'num_steps': 4, 'eval_every': 0}
+    found = {}
+    for n, options in ((1, []), (2, TWO)):
+        spec = write_spec(tmp_path/f'{n}.yaml', {'small': models['small']}, recipes=['wd1'], seeds=1, exclude=[], settings=short, accelerate=options)
+        code, text = finish(start(spec, tmp_path/str(n)))
+        assert code == 0, text + (tmp_path/str(n)/'runs'/'sudoku-wd1-seed0'/'log.txt').read_text()
+        found[n] = read_jsonl(tmp_path/str(n)/'runs'/'sudoku-wd1-seed0'/'metrics.jsonl')
+    assert (tmp_path/'2'/'runs'/'sudoku-wd1-seed0'/'launch.json').exists()
+    for k in ('reward', 'loss', 'grad_norm', 'completion_length'): assert found[1][1][k] == pytest.approx(found[2][1][k], abs=1e-5), k
+    out = tmp_path/'long'
+    command = f"from daca_grpo.launch import launch_training; launch_training({TWO}, {str(out)!r}, dict(recipe='wd1', task='sudoku', model={models['small']!r}, **{short | {'steps': 10000}}))"
+    started.append(subprocess.Popen([sys.executable, '-c', command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    alive = lambda: [p for p in Path('/proc').glob('[0-9]*/cmdline') if str(out/'launch.json').encode() in read_bytes(p)]
+    wait_for(lambda: (out/'metrics.jsonl').exists(), 120, 'the first metrics')
+    assert len(alive()) >= 3  # the launcher and two processes
+    started[-1].kill()
+    wait_for(lambda: not alive(), 60, 'the end of the processes')
+
+def read_bytes(path):
+    try: return path.read_bytes()
+    except OSError: return b''  # a process that has just ended
 
 def queue():
     "{job: state} of the Slurm"
