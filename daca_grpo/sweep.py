@@ -48,12 +48,12 @@ def check_keys(
         kinds = known[k] if isinstance(known[k], tuple) else (known[k],)
         if not isinstance(v, kinds) or isinstance(v, bool): raise ValueError(f"{where}: {k} must be a {' or a '.join(t.__name__ for t in kinds)}, got {v!r}")
 
-# %% ../nbs/10a_sweep.ipynb #f0a724c6
+# %% ../nbs/10a_sweep.ipynb #6dbbc5c7
 def spec_path(
     name,     # path of a YAML file, or the name of one that comes with the package
 ) -> Path:
     "Where a spec lies. Raises ValueError if there is none."
-    own = {p.name.removesuffix(".yaml"): p for p in files("daca_grpo.runs").iterdir() if p.name.endswith(".yaml")}
+    own = {p.name.removesuffix(".yaml"): p for p in sorted(files("daca_grpo.runs").iterdir(), key=lambda p: p.name) if p.name.endswith(".yaml")}
     if Path(name).is_file(): return Path(name)
     if (short := str(name).removesuffix(".yaml")) in own: return Path(str(own[short]))
     raise ValueError(f"no file {str(name)!r}, and no spec of that name comes with the package. {nearest(short, own)}")
@@ -324,9 +324,10 @@ class Work:
         end_kernels(self.kernel)
         return DelayedSubmission(Work(self.out, self.item))
 
-# %% ../nbs/10a_sweep.ipynb #f8dd68f7
+# %% ../nbs/10a_sweep.ipynb #9af4bc69
 class LocalJobs:
     "Jobs as processes of this machine."
+    arrays = False  # jobs are handed over one by one
     def __init__(self, sweep):
         self.sweep, self.jobs, self.gpus = sweep, {}, int(sweep.resources.get("gpus", 0))
 
@@ -345,9 +346,10 @@ class LocalJobs:
         for job, _ in self.jobs.values(): job.cancel()
         return "What was running goes on from its last checkpoint"
 
-# %% ../nbs/10a_sweep.ipynb #12ac6d07
+# %% ../nbs/10a_sweep.ipynb #4ce01445
 class SlurmJobs:
     "Jobs of a Slurm cluster; their numbers are kept in jobs.json, for a command that is started again."
+    arrays = True  # the cluster limits how many run at once
     def __init__(self, sweep):
         self.sweep, self.path = sweep, sweep.out/"jobs.json"
         self.jobs = read_json(self.path) if self.path.exists() else {}
@@ -377,7 +379,7 @@ class SlurmJobs:
 
 EXECUTORS = {"local": LocalJobs, "slurm": SlurmJobs}
 
-# %% ../nbs/10a_sweep.ipynb #f366a646
+# %% ../nbs/10a_sweep.ipynb #38609d9a
 ATTEMPTS = 3  # of a run whose process vanishes
 
 class Progress:
@@ -416,7 +418,7 @@ class Progress:
 
     def start(self):
         able, room = [i for i in self.waiting if self.ready(i)], self.max_parallel - len(self.flying)
-        if not (isinstance(self.executor, SlurmJobs) and not self.flying): able = able[:max(room, 0)]
+        if self.flying or not self.executor.arrays: able = able[:max(room, 0)]
         if not able: return
         self.executor.submit(able, self.max_parallel)
         self.flying += able

@@ -1,5 +1,5 @@
 "A sweep as its users run it: commands that are killed, jobs of a real Slurm, disks that are full."
-import subprocess, sys
+import signal, subprocess, sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from daca_grpo.denoiser import char_tokenizer, save_denoiser, small_denoiser
-from daca_grpo.experiment import run_state
+from daca_grpo.experiment import is_held, run_state
 from daca_grpo.files import read_json, read_jsonl
 from daca_grpo.sweep import load_sweep, status
 from daca_grpo.tasks.core import get_task
@@ -79,11 +79,19 @@ def test_local_sweep_survives_its_command(models, tmp_path):
     code, text = finish(start(spec, out))
     assert code == 1 and '0 to start' in text and attempts(out)[BROKEN] == 1  # a failed run waits for --retry-failed
 
-def test_a_full_disk_fails_one_run_and_loses_nothing(models, tmp_path):
-    "/dev/full takes the place of a file in mid-run; with room again, the run goes on from its checkpoint"
+def test_ctrl_c_and_a_full_disk_lose_nothing(models, tmp_path):
+    "Ctrl-C ends a run, the same command goes on; /dev/full takes the place of a file in mid-run; with room again, the run goes on from its checkpoint"
     spec, out = write_spec(tmp_path/'one.yaml', {'small': models['small']}, recipes=['wd1'], seeds=1, exclude=[]), tmp_path/'out'
     process, folder = start(spec, out), tmp_path/'out'/'runs'/'sudoku-wd1-seed0'
-    wait_for(lambda: (folder/'metrics.jsonl').exists() and len(read_jsonl(folder/'metrics.jsonl')) > 3, 120, 'the first steps')
+    far = lambda n: (folder/'metrics.jsonl').exists() and len(read_jsonl(folder/'metrics.jsonl')) > n
+    wait_for(lambda: far(3), 120, 'the first steps')
+    process.send_signal(signal.SIGINT)
+    code, text = finish(process)
+    assert code == 130 and 'the same command does the rest' in text, text
+    wait_for(lambda: run_state(folder)['state'] == 'stale' and not is_held(folder), 20, 'the end of its processes')
+    seen = steps(out, 'sudoku-wd1-seed0')
+    process = start(spec, out)
+    wait_for(lambda: far(seen + 2), 120, 'more steps')
     (folder/'metrics.jsonl').rename(folder/'aside'); (folder/'metrics.jsonl').symlink_to('/dev/full')
     code, text = finish(process)
     assert code == 1 and 'No space left on device' in text, text
@@ -91,7 +99,7 @@ def test_a_full_disk_fails_one_run_and_loses_nothing(models, tmp_path):
     code, text = finish(start(spec, out, '--retry-failed'))
     assert code == 0, text
     check_complete(out)
-    assert attempts(out) == {'sudoku-wd1-seed0': 2}
+    assert attempts(out) == {'sudoku-wd1-seed0': 3}
 
 TWO = ['--multi_gpu', '--num_processes', '2', '--num_machines', '1', '--mixed_precision', 'no', '--dynamo_backend', 'no', '--main_process_port', '0']  # on CPUs, over gloo
 
