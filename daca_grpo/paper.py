@@ -76,7 +76,7 @@ def run_values(
                 if (v := _main(scores)) is not None: evaluated[key] = 100*v["mean"], str(path)
     return ({(about["task"], about["length"]): (100*own, f"{trial.folder}/result.json")} if own is not None else {}) | evaluated
 
-# %% ../nbs/11b_paper.ipynb #7ce7ccc0
+# %% ../nbs/11b_paper.ipynb #6c72747a
 def our_values(
     folders,     # of sweeps
 ) -> tuple:      # {(recipe, benchmark, length): {seed: value in %}}, [Results of everything that is no cell], one for each folder that has such
@@ -87,9 +87,10 @@ def our_values(
         for t in results.trials:
             about = about_run(t)
             if not (t.override == "plain" and t.recipe in RECIPES and about["task"] in BENCHMARKS and is_8b(t.model, about["model"])): rest.append(t); continue
-            for (benchmark, length), (value, source) in (run_values(t) if t.run else {}).items():
+            found = {k: v for k, v in (run_values(t) if t.run else {}).items() if k[1] in LENGTHS}
+            if t.run and not found: rest.append(t)  # of another length, or of one that is not written down
+            for (benchmark, length), (value, source) in found.items():
                 key = t.recipe, benchmark, length
-                if length not in LENGTHS: continue
                 if t.seed in cells.setdefault(key, {}): raise ValueError(f"two values of {t.recipe} on {benchmark} at length {length} with seed {t.seed}: {origin[key, t.seed]} and {source}")
                 cells[key][t.seed], origin[key, t.seed] = value, source
         if any(t.run for t in rest): others.append(Results(results.name, results.about, rest, results.planned))
@@ -128,8 +129,8 @@ def paper_grid(
         if c["benchmark"] == benchmark: rows.setdefault(c["row"], []).append(cell_text(c))
     return [[BENCHMARKS[benchmark], *map(str, LENGTHS)]] + [[row, *texts] for row, texts in rows.items()]
 
-# %% ../nbs/11b_paper.ipynb #031b323a
-KINDS = {"ours": "#009E73", "published": "#A6CEE3", "not run": "#F2F2F2"}
+# %% ../nbs/11b_paper.ipynb #f0931e4f
+KINDS = {"ours": "#7FCFB4", "published": "#A6CEE3", "not run": "#F2F2F2"}
 
 def plot_grid(
     cells: list,  # of `paper_cells`
