@@ -132,7 +132,7 @@ def grid(
     if not cells: raise ValueError("the grid is empty: no seeds, models or overrides, or everything excluded")
     return cells
 
-# %% ../nbs/10a_sweep.ipynb #434e4396
+# %% ../nbs/10a_sweep.ipynb #36d26ec2
 OWN = tuple(n for n in template_parameters("train") if n in SETTINGS)  # settings with a parameter of their own; the others go into `overrides`
 
 def settings_of(
@@ -148,6 +148,7 @@ def settings_of(
     TrainConfig(sampler=Sampler(**parts["rollout"]), **parts["trainer"])
     for owner in set(OWNERS) - {"method", "credit", "rollout", "trainer"}: OWNERS[owner](**parts[owner])
     flat = {k: v for values in parts.values() for k, v in values.items()}
+    if flat.get("log_with"): flat, given = {"group": spec["name"], **flat}, {"group": spec["name"], **given}
     return {k: flat.get(k, SETTINGS[k].default) for k in OWN} | {"overrides": {k: flat[k] for k in given if k not in OWN}}
 
 def run_name(

@@ -7,13 +7,14 @@ __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_
            'assemble', 'reward_metrics', 'is_sharded', 'refresh_actor', 'record_rows', 'record_policies', 'unshared',
            'add_gradients', 'update', 'save_bad_rows', 'RunState', 'trained_parameters', 'write_checkpoint',
            'remove_folder', 'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'batch_to', 'load_checkpoint',
-           'identity', 'open_run', 'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'sample_rows',
-           'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'Run', 'start_run',
-           'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
+           'identity', 'open_run', 'rewind', 'read_metrics', 'peak_memory_gb', 'speed', 'token_strings', 'credit_rows',
+           'sample_rows', 'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'tracker_names',
+           'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #7332235d
+# %% ../nbs/08_trainer.ipynb #f80e6a12
 import copy
 import os
+import re
 import resource
 import shutil
 import sys
@@ -37,11 +38,13 @@ from .canvas import Samples, cat_rows, row_seeds, stream_rng
 from .denoiser import Denoiser, adapter_off, decode_completions, encode_prompts, load_denoiser, save_denoiser
 from .files import append_jsonl, differences, as_json, read_json, read_jsonl, write_json
 from .method import Batch, Method, accumulate_gradient, coefficients, record_logps, scored_samples
-from .progress import BirthScores, CreditRecorder, Scores, credit_metrics, token_z
+from .objective import advantages
+from .pretrain import quiet
+from .progress import BirthScores, CreditRecorder, Scores, credit_metrics, token_factors, token_z
 from .rollout import Sampler, evaluating, rollout
 from .tasks.core import Task, answer_examples
 
-# %% ../nbs/08_trainer.ipynb #3d990385
+# %% ../nbs/08_trainer.ipynb #10d3bf51
 @dataclass(frozen=True)
 class TrainConfig:
     "Settings of a training run. Raises ValueError where the numbers do not fit together."
@@ -57,13 +60,16 @@ class TrainConfig:
     sampler: Sampler = field(default_factory=lambda: Sampler(16, 8, 16, 1.))  # of the training rollouts
     rows_per_pass: int = 128      # rows of one forward pass of one process
     mixed_precision: str|None = None  # no, bf16 or fp16; None: what `accelerate config` says
-    eval_every: int = 10          # steps between evaluations on the test problems; 0: only at the end
+    eval_every: int = 10          # steps between evaluations; 0: only at the end
     checkpoint_every: int = 20    # updates between checkpoints; 0: none
     save_total_limit: int = 2     # newest checkpoints that stay on disk
     samples_every: int = 10       # steps between samples of rollouts in samples.jsonl; 0: none
     max_skipped: int = 5          # updates in a row that may be skipped for a NaN or infinite value before the run stops
     log_with: str|None = None     # a tracker that accelerate knows, for example tensorboard, wandb, trackio
     seed: int = 0                 # of prompts, rollouts and masks
+    project: str = "daca_grpo"    # name under which a tracker files the run
+    group: str|None = None        # runs of one group stand together in a tracker, for example those of a sweep
+    eval_split: str = "test"      # problems of the evaluations: "test", or "valid" to choose settings without a look at the test problems
 
     def __post_init__(self):
         for name in ("steps", "batch_size", "num_generations", "num_iterations", "rows_per_pass", "save_total_limit"):
@@ -76,6 +82,9 @@ class TrainConfig:
         for name in ("eval_every", "checkpoint_every", "samples_every", "max_skipped", "seed", "warmup_steps"):
             if getattr(self, name) < 0: raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         if self.mixed_precision not in (None, "no", "bf16", "fp16"): raise ValueError(f"mixed_precision must be no, bf16 or fp16, got {self.mixed_precision!r}")
+        if self.eval_split not in ("test", "valid"): raise ValueError(f"eval_split must be test or valid, got {self.eval_split!r}")
+        for name in ("project", "group"):
+            if (value := getattr(self, name)) is not None and not re.fullmatch(r"\w[\w.-]*", value): raise ValueError(f"{name} goes into names of folders; use letters, digits, '.', '_' and '-', got {value!r}")
 
 # %% ../nbs/08_trainer.ipynb #e5839698
 def step_examples(
@@ -123,7 +132,7 @@ def collect(
     rewards = torch.tensor([float(task.reward(e, t)) for e, t in zip(examples, texts)])
     return Rollouts(examples, samples, texts, rewards, scores, torch.cat([d[2] for d in done]))
 
-# %% ../nbs/08_trainer.ipynb #7a8a9ae2
+# %% ../nbs/08_trainer.ipynb #2f157ab5
 def gather_rows(
     accelerator: Accelerator,
     value,              # a tensor with rows in front, or a dataclass of such
@@ -139,7 +148,7 @@ def assemble(
     config: TrainConfig,
     step: int,
     mine: Rollouts,        # this process's share
-) -> tuple:                # Batch of this process's rows, metrics of the global batch
+) -> tuple:                # Batch of this process's rows, metrics of the global batch, standard credit scores of the rows [n, L] or None
     "From rollouts to a batch that is ready for updates."
     samples, rewards = scored_samples(method, mine.samples).to(accelerator.device), gather_rows(accelerator, mine.rewards)
     no_prompt = dict(prompt_ids=samples.seeds[:, None], prompt_mask=samples.seeds[:, None] >= 0)  # prompts differ in length and are not needed here
@@ -150,7 +159,7 @@ def assemble(
     metrics = reward_metrics(rewards, config.num_generations) | dict(entropy=entropy[every.completion_mask].mean().item(),
               completion_length=every.completion_mask.float().sum(1).mean().item()) | credit_metrics(method.credit, scores, z, c, every)
     n, first = len(samples), accelerator.process_index * len(samples)
-    return Batch(samples, c[first:first+n], len(rewards), len(rewards)//config.num_generations, int(every.completion_mask.sum())), metrics
+    return Batch(samples, c[first:first+n], len(rewards), len(rewards)//config.num_generations, int(every.completion_mask.sum())), metrics, z if z is None else z[first:first+n]
 
 # %% ../nbs/08_trainer.ipynb #36f70163
 def reward_metrics(
@@ -395,8 +404,8 @@ def load_checkpoint(
     batch = saved["batches"][accelerator.process_index]
     return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
-# %% ../nbs/08_trainer.ipynb #d7461ed1
-BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with")
+# %% ../nbs/08_trainer.ipynb #0324fa9e
+BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with", "project", "group")
 
 def identity(
     denoiser: Denoiser, task: Task, method: Method, config: TrainConfig,
@@ -435,7 +444,7 @@ def rewind(
     for record in kept: append_jsonl(part, record)
     os.replace(part, path)
 
-# %% ../nbs/08_trainer.ipynb #2575a23a
+# %% ../nbs/08_trainer.ipynb #af8e18fd
 VOLATILE = ("seconds", "tokens_per_second", "peak_memory_gb")
 
 def read_metrics(
@@ -459,26 +468,58 @@ def speed(
     "Seconds of a step, completion tokens rolled out (and trained on) per second over all processes, peak memory of the main process."
     return dict(seconds=seconds, tokens_per_second=config.batch_size * config.sampler.length / seconds, peak_memory_gb=peak_memory_gb(device))
 
-def sample_rows(
+def token_strings(
+    denoiser: Denoiser,
+    ids: list,           # token ids
+) -> tuple:              # list of strings, one a token; list of the positions of special tokens
+    "Tokens one by one, special ones by their names."
+    tok = denoiser.tokenizer
+    return [tok.decode([i], clean_up_tokenization_spaces=False) for i in ids], [n for n, i in enumerate(ids) if i in tok.all_special_ids]
+
+def credit_rows(
+    method: Method,
     mine: Rollouts,
     batch: Batch,
-    num_rows: int = 8,
-) -> list:              # of dictionaries
-    "The first rollouts of a batch, for reading."
-    mask = batch.samples.completion_mask.cpu()
-    mean = ((batch.coefficients.cpu() * mask).sum(1) / mask.sum(1)).tolist()
-    return [dict(prompt=e.prompt, text=t, reward=r, coefficient=c) for e, t, r, c in zip(mine.examples, mine.texts, mine.rewards.tolist(), mean)][:num_rows]
+    z: torch.Tensor|None,  # standard credit scores of the rows [n, L]
+) -> tuple:                # score and factor of each token: [n, L] float, NaN where there is none; (None, None) for an inactive rule
+    "What the credit rule made of each token: delta_k of the step that wrote it (a rival's own score of the token), and the factor."
+    if z is None: return None, None
+    s, z = mine.scores, z.cpu()
+    score = s.score.masked_fill(~s.valid, torch.nan).cpu()
+    if method.credit.rule in ("dps", "shuffled"): score = score.gather(1, mine.samples.birth_step.cpu())
+    return score, token_factors(method.credit, z, batch.samples.completion_mask.cpu())
 
-# %% ../nbs/08_trainer.ipynb #8d84611f
+def sample_rows(
+    denoiser: Denoiser,    # supplies the tokenizer
+    method: Method,
+    config: TrainConfig,
+    mine: Rollouts,
+    batch: Batch,
+    z: torch.Tensor|None,  # standard credit scores of the rows [n, L]
+    num_groups: int = 2,
+) -> list:                 # of dictionaries
+    "The first groups of a batch, for reading; numbers have 4 digits behind the point."
+    mask, born = batch.samples.completion_mask.cpu(), mine.samples.birth_step.cpu()
+    mean, A = (batch.coefficients.cpu() * mask).sum(1) / mask.sum(1), advantages(mine.rewards, config.num_generations, method.advantage)
+    score, factor = credit_rows(method, mine, batch, z)
+    digits = lambda values: None if values is None else [round(v, 4) for v in values.tolist()]
+    def row(i):
+        tokens, special = token_strings(denoiser, mine.samples.completion[i][mask[i]].tolist())
+        return dict(prompt=mine.examples[i].prompt, text=mine.texts[i], reward=mine.rewards[i].item(), advantage=round(A[i].item(), 4), coefficient=mean[i].item(), tokens=tokens, special=special,
+                    birth_step=born[i][mask[i]].tolist(), score=digits(score if score is None else score[i][mask[i]]), factor=digits(factor if factor is None else factor[i][mask[i]]))
+    return [row(i) for i in range(min(len(mine.texts), num_groups*config.num_generations))]
+
+# %% ../nbs/08_trainer.ipynb #7ca9687f
 def evaluate_shared(
     accelerator: Accelerator,
     denoiser: Denoiser,
     task: Task,
     config: TrainConfig,
 ) -> dict:             # {"reward": mean, metric: mean, ...}
-    "Mean reward and metrics of the test problems."
-    if not task.test: raise ValueError(f"task {task.name!r} has no test problems to evaluate on")
-    mine = task.test[accelerator.process_index::accelerator.num_processes]
+    "Mean reward and metrics of the problems of `eval_split`. Raises ValueError if there are none."
+    problems = getattr(task, config.eval_split)
+    if not problems: raise ValueError(f"task {task.name!r} has no {config.eval_split} problems to evaluate on")
+    mine = problems[accelerator.process_index::accelerator.num_processes]
     sampler = replace(config.sampler, temperature=0.)
     with accelerator.autocast(): rows = answer_examples(denoiser, task, mine, sampler, batch_size=min(64, config.rows_per_pass)) if mine else []
     names = broadcast_object_list([[k for k in rows[0] if k not in ("prompt", "text")] if rows else None])[0]
@@ -520,7 +561,17 @@ def make_accelerator(
         raise ValueError(f"batch_size {config.batch_size} does not give whole groups of {config.num_generations} to each of {accelerator.num_processes} processes; use a multiple of {per_process}")
     return accelerator
 
-# %% ../nbs/08_trainer.ipynb #553fd335
+# %% ../nbs/08_trainer.ipynb #79dc2148
+def tracker_names(
+    config: TrainConfig,
+    out: Path,             # folder of the run; its name is the run's
+) -> tuple:                # project name and keyword arguments of accelerate's `init_trackers`
+    "Under which names a tracker files the run."
+    group = {"group": config.group} if config.group else {}
+    if config.log_with == "tensorboard": return os.path.join(config.project, *group.values()), {}
+    return config.project, {config.log_with: {"name": out.name, **group}} if config.log_with in ("wandb", "trackio") else {}
+
+# %% ../nbs/08_trainer.ipynb #fdadc8ab
 @dataclass
 class Run:
     "A training run in progress."
@@ -546,9 +597,9 @@ class Run:
 
     def evaluate(self):
         means = evaluate_shared(self.accelerator, self.denoiser, self.task, self.config)
-        self.log(self.state.step, "test", means)
+        self.log(self.state.step, self.config.eval_split, means)
 
-# %% ../nbs/08_trainer.ipynb #4901fc1f
+# %% ../nbs/08_trainer.ipynb #978f7e64
 def start_run(
     accelerator: Accelerator,
     denoiser: Denoiser, task: Task, method: Method, config: TrainConfig,
@@ -566,8 +617,10 @@ def start_run(
     if actor is not denoiser: refresh_actor(actor, policy)
     if accelerator.is_main_process:
         rewind(out/"metrics.jsonl", run.state.step if run.updates else -1)
-        rewind(out/"samples.jsonl", run.state.step + (run.state.batch is not None))
-    if config.log_with: accelerator.init_trackers("daca_grpo", config={k: v for k, v in asdict(config).items() if isinstance(v, (int, float, str))} | {"method": method.name, "task": task.name})
+        for name in ("samples.jsonl", "rewards.jsonl"): rewind(out/name, run.state.step + (run.state.batch is not None))
+    if config.log_with:
+        project, names = tracker_names(config, out)
+        accelerator.init_trackers(project, config={k: v for k, v in asdict(config).items() if isinstance(v, (int, float, str))} | {"method": method.name, "task": task.name}, init_kwargs=names)
     return run
 
 def collect_batch(
@@ -577,10 +630,13 @@ def collect_batch(
     a, config, state = run.accelerator, run.config, run.state
     n = config.batch_size // a.num_processes
     with a.autocast(): mine = collect(run.denoiser, run.task, run.method, config, state.step, range(a.process_index*n, (a.process_index+1)*n))
-    state.batch, state.metrics = assemble(a, run.method, config, state.step, mine)
+    state.batch, state.metrics, z = assemble(a, run.method, config, state.step, mine)
+    rewards = gather_rows(a, mine.rewards)
     record_policies(a, run.policy, run.reference, run.method, config, state.batch)
-    if a.is_main_process and config.samples_every and state.step % config.samples_every == 0:
-        for i, row in enumerate(sample_rows(mine, state.batch)): append_jsonl(run.out/"samples.jsonl", {"step": state.step + 1, "row": i, **row})
+    if not a.is_main_process: return
+    append_jsonl(run.out/"rewards.jsonl", {"step": state.step + 1, "rewards": [round(r, 4) for r in rewards.tolist()]})
+    if config.samples_every and state.step % config.samples_every == 0:
+        for i, row in enumerate(sample_rows(run.denoiser, run.method, config, mine, state.batch, z)): append_jsonl(run.out/"samples.jsonl", {"step": state.step + 1, "row": i, **row})
 
 # %% ../nbs/08_trainer.ipynb #365c9348
 def run_update(
@@ -614,14 +670,14 @@ def run_step(
     if run.denoiser is not run.accelerator.unwrap_model(run.policy): refresh_actor(run.denoiser, run.policy)
     run.log(state.step, "train", metrics | speed(run.config, time.perf_counter() - started, run.accelerator.device))
 
-# %% ../nbs/08_trainer.ipynb #da6df3b3
+# %% ../nbs/08_trainer.ipynb #a8fd312a
 def train(
     denoiser: Denoiser,      # trained in place
     task: Task,
     method: Method,
     config: TrainConfig,
-    out,                     # folder: metrics.jsonl, samples.jsonl, result.json, model/ or adapter/, checkpoints/
-) -> dict:                   # method, seed, base and final metrics on the test problems, steps, seconds
+    out,                     # folder: metrics.jsonl, rewards.jsonl, samples.jsonl, result.json, model/ or adapter/, checkpoints/
+) -> dict:                   # method, seed, base and final metrics on the problems of `eval_split`, steps, seconds
     "Train a policy by reinforcement learning; resumes what it finds in `out`."
     out, started = Path(out), time.perf_counter()
     accelerator = make_accelerator(method, config, out)
@@ -629,7 +685,7 @@ def train(
         restore(denoiser, out)
         return result
     run = start_run(accelerator, denoiser, task, method, config, out)
-    bar = tqdm(total=config.steps*config.num_iterations, initial=run.updates, desc=method.name, unit="update", disable=not accelerator.is_main_process or None)
+    bar = tqdm(total=config.steps*config.num_iterations, initial=run.updates, desc=method.name, unit="update", disable=not accelerator.is_main_process or quiet())
     def after_update():
         bar.update()
         if config.checkpoint_every and run.updates % config.checkpoint_every == 0:
@@ -641,7 +697,7 @@ def train(
     bar.close()
     return finish(run, time.perf_counter() - started)
 
-# %% ../nbs/08_trainer.ipynb #2f456877
+# %% ../nbs/08_trainer.ipynb #95aa6d86
 def model_folder(
     denoiser: Denoiser,
 ) -> str:     # "model" or "adapter"
@@ -663,7 +719,7 @@ def finish(
 ) -> dict:            # the result
     "Save the model, then the result."
     run.accelerator.wait_for_everyone()
-    tests = [r for r in read_jsonl(run.out/"metrics.jsonl") if r["split"] == "test"]
+    tests = [r for r in read_jsonl(run.out/"metrics.jsonl") if r["split"] == run.config.eval_split]
     values = lambda r: {k: v for k, v in r.items() if k not in ("step", "split")}
     result = dict(method=run.method.name, seed=run.config.seed, steps=run.config.steps, base=values(tests[0]), final=values(tests[-1]), skipped_updates=run.state.skipped, seconds=seconds)
     if run.accelerator.is_main_process:

@@ -64,7 +64,7 @@ def main(out, precision):
     except KeyboardInterrupt: pass
     found['calls'], counting = [], replace(task, reward=lambda e, text: (found['calls'].append(text), task.reward(e, text))[1])
     found['resumed'] = trained(out/'stopped', task=counting)
-    found['tracked'] = trained(out/'tracked', METHODS['gdpo+sml'], log_with='tensorboard')
+    found['tracked'] = trained(out/'tracked', METHODS['gdpo+sml'], log_with='tensorboard', group='pair')
     found['lora'] = trained(out/'lora', METHODS['diffu-grpo+dps+sml'], lora=True)
     if process_state().is_main_process: save_denoiser(fresh(), out/'model')
     process_state().wait_for_everyone()

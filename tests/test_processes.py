@@ -42,6 +42,8 @@ def test_rollouts_and_metrics_are_those_of_one_process(found):
         assert abs(one[1][k] - two[1][k]) < 1e-5, k  # the first batch: later ones may differ where an update's last bits tip a token
     texts = [[r['text'] for r in read_jsonl(found[n][0]/'run'/'samples.jsonl') if r['step'] == 1] for n in (1, 2)]
     assert texts[0][:4] == texts[1] and len(texts[1]) == 4  # the main process's share
+    rewards = [read_jsonl(found[n][0]/'run'/'rewards.jsonl')[0]['rewards'] for n in (1, 2)]
+    assert rewards[0] == rewards[1] and len(rewards[0]) == 8  # of all processes
 
 @pytest.mark.parametrize('n', [1, 2])
 def test_stopped_run_goes_on_to_the_same_weights(found, n):
@@ -63,6 +65,7 @@ def test_trackers_get_the_metrics(found):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     out = found[2][0]/'tracked'
     events = EventAccumulator(str(next(p.parent for p in out.rglob('events.out.tfevents*') if p.stat().st_size > 1000)))
+    assert {p.relative_to(out).parts[:2] for p in out.rglob('events.out.tfevents*')} == {('daca_grpo', 'pair')}
     events.Reload()
     for name in ('loss', 'reward', 'ratio_max'):
         seen = [(e.step, e.value) for e in events.Scalars(f'train/{name}')]

@@ -76,7 +76,7 @@ def test_killed_run_goes_on(undisturbed, kill, tmp_path):
     assert start(out)[0] == 0
     for (name, a), b in zip(weights(truth).items(), weights(out).values()): assert torch.equal(a, b), (name, checkpoints)
     assert read_metrics(out/'metrics.jsonl') == read_metrics(truth/'metrics.jsonl')
-    assert (out/'samples.jsonl').read_bytes() == (truth/'samples.jsonl').read_bytes()
+    for name in ('samples.jsonl', 'rewards.jsonl'): assert (out/name).read_bytes() == (truth/name).read_bytes(), name
     assert len(list((out/'checkpoints').glob('update-*'))) == CONFIG.save_total_limit
 
 def test_run_killed_again_and_again(undisturbed, tmp_path):
@@ -85,3 +85,4 @@ def test_run_killed_again_and_again(undisturbed, tmp_path):
     assert start(tmp_path/'run')[0] == 0
     for (name, a), b in zip(weights(truth).items(), weights(tmp_path/'run').values()): assert torch.equal(a, b), name
     assert read_metrics(tmp_path/'run'/'metrics.jsonl') == read_metrics(truth/'metrics.jsonl')
+    for name in ('samples.jsonl', 'rewards.jsonl'): assert (tmp_path/'run'/name).read_bytes() == (truth/name).read_bytes(), name
