@@ -146,7 +146,7 @@ def llama_config(
         tie_word_embeddings=config["weight_tying"], is_causal=False, use_cache=False, mask_token_id=config.get("mask_token_id"), eos_token_id=config.get("eos_token_id"),
         pad_token_id=config.get("pad_token_id"), bos_token_id=None, dtype=config.get("dtype") or config.get("torch_dtype"), architectures=["LlamaForCausalLM"])
 
-# %% ../nbs/00b_hub.ipynb #eaf4019b
+# %% ../nbs/00b_hub.ipynb #987a6d95
 def default_rope(
     config,              # with hidden_size, num_attention_heads and rope_theta
     device=None,
@@ -164,6 +164,7 @@ def call_post_init(cls):
     def __init__(self, *args, **kwargs):
         init(self, *args, **kwargs)
         if "all_tied_weights_keys" not in vars(self): self.post_init()
+        if getattr(self.config, "weight_tying", False): self._tied_weights_keys = self.all_tied_weights_keys = {"model.transformer.ff_out.weight": "model.transformer.wte.weight"}  # LLaDA's names
     cls.__init__, cls.adapted_to_5 = __init__, True
     if "recompute_mapping" not in signature(tie).parameters: cls.tie_weights = lambda self, *args, **kwargs: tie(self)
 

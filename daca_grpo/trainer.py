@@ -11,7 +11,7 @@ __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_
            'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'Run', 'start_run',
            'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #7332235d
+# %% ../nbs/08_trainer.ipynb #7ef55053
 import copy
 import os
 import resource
@@ -34,7 +34,7 @@ from tqdm.auto import tqdm
 from transformers import get_scheduler
 
 from .canvas import Samples, cat_rows, row_seeds, stream_rng
-from .denoiser import Denoiser, adapter_off, decode_completions, encode_prompts, load_denoiser, save_denoiser
+from .denoiser import Denoiser, adapter_off, decode_completions, encode_prompts, load_denoiser, numerics, save_denoiser
 from .files import append_jsonl, differences, as_json, read_json, read_jsonl, write_json
 from .method import Batch, Method, accumulate_gradient, coefficients, record_logps, scored_samples
 from .progress import BirthScores, CreditRecorder, Scores, credit_metrics, token_z
@@ -395,7 +395,7 @@ def load_checkpoint(
     batch = saved["batches"][accelerator.process_index]
     return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
-# %% ../nbs/08_trainer.ipynb #d7461ed1
+# %% ../nbs/08_trainer.ipynb #5255220b
 BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with")
 
 def identity(
@@ -404,7 +404,7 @@ def identity(
     "What a run is: two runs with the same identity give the same result."
     settings = {k: v for k, v in asdict(config).items() if k not in BOOKKEEPING}
     base = zlib.crc32(b"".join(p.detach().flatten()[:64].float().cpu().numpy().tobytes() for p in denoiser.parameters()))  # the head of every tensor tells models apart
-    model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()), base=base)
+    model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()), base=base) | numerics(denoiser)
     return as_json(dict(task=task.name, options=task.options, method=asdict(method), config=settings, model=model))
 
 # %% ../nbs/08_trainer.ipynb #57ef68ab
@@ -641,7 +641,7 @@ def train(
     bar.close()
     return finish(run, time.perf_counter() - started)
 
-# %% ../nbs/08_trainer.ipynb #2f456877
+# %% ../nbs/08_trainer.ipynb #ba891081
 def model_folder(
     denoiser: Denoiser,
 ) -> str:     # "model" or "adapter"
@@ -655,7 +655,7 @@ def restore(
     "Load what a finished run has trained."
     folder = out/model_folder(denoiser)
     if folder.name == "adapter": denoiser.model.load_adapter(folder, denoiser.model.active_adapter, is_trainable=True)
-    else: denoiser.load_state_dict(load_denoiser(folder).state_dict())
+    else: denoiser.load_state_dict(load_denoiser(folder, settings=denoiser.loading).state_dict())
 
 def finish(
     run: Run,
