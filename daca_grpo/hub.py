@@ -351,5 +351,5 @@ def main(
     except (ValueError, OSError, SafetensorError) as e: print(f"daca-convert: {e}", file=sys.stderr); return 2
     return 0
 
-# %% ../nbs/00b_hub.ipynb #5dd9b548
+# %% ../nbs/00b_hub.ipynb #729959fa
 if __name__ == "__main__": sys.exit(main())
