@@ -7,7 +7,7 @@ __all__ = ['OWNERS', 'SETTINGS', 'RUN_FLAGS', 'Setting', 'settings_of_a_run', 'c
            'launch_training', 'run_training', 'describe', 'show_recipes', 'default_text', 'parser', 'read_config',
            'options', 'main']
 
-# %% ../nbs/08a_launch.ipynb #c6b5d43a
+# %% ../nbs/08a_launch.ipynb #f7934bcb
 import argparse
 import signal
 import subprocess
@@ -19,10 +19,12 @@ from types import NoneType, UnionType
 from typing import get_args
 
 import yaml
+from accelerate.utils import parse_flag_from_env
 from fastcore.docments import docments
 
 from .denoiser import LoraSettings, add_lora, load_denoiser
 from .files import read_json, write_json
+from .hub import LoadSettings
 from .method import BASES, KIN, PRESETS, RECIPES, Method, preset as preset_settings, recipe as make_method
 from .pretrain import pretrain
 from .progress import Credit
@@ -31,8 +33,8 @@ from .tasks.code import isolation
 from .tasks.core import TASKS, Task, get_task, nearest
 from .trainer import TrainConfig, process_state, train
 
-# %% ../nbs/08a_launch.ipynb #0dca3f57
-OWNERS = {"method": Method, "credit": Credit, "trainer": TrainConfig, "rollout": Sampler, "adapter": LoraSettings}
+# %% ../nbs/08a_launch.ipynb #9365b9d6
+OWNERS = {"method": Method, "credit": Credit, "trainer": TrainConfig, "rollout": Sampler, "model": LoadSettings, "adapter": LoraSettings}
 
 @dataclass(frozen=True)
 class Setting:
@@ -119,12 +121,12 @@ def launch_training(
     if process.returncode: raise RuntimeError(f"accelerate launch ended with exit code {process.returncode}:\n{''.join(lines)}")
     return read_json(out/"result.json")
 
-# %% ../nbs/08a_launch.ipynb #44187311
+# %% ../nbs/08a_launch.ipynb #d9988225
 def run_training(
     recipe: str,             # one of RECIPES or KIN
     task: str,               # a key of TASKS, or "module:function"
     out,                     # folder of the run
-    model=None,              # folder of the base policy; None: a small one is pre-trained on the task, in `out`/base
+    model=None,              # folder of the base policy, or owner/model on the hub; None: a small one is pre-trained on the task, in `out`/base
     preset: str = "lab",     # "lab" or "paper"
     task_options: dict|None = None,  # options of the task
     base_target: float = .5, # mean reward at which that pre-training stops
@@ -137,8 +139,11 @@ def run_training(
     parts = resolve(recipe, problems, preset, settings)
     method = make_method(recipe, **parts["method"], **parts["credit"])
     config = TrainConfig(sampler=Sampler(**parts["rollout"]), **parts["trainer"])
-    denoiser = load_denoiser(base_model(out, problems, base_target) if model is None else model)
-    adapter = LoraSettings(**parts["adapter"])
+    adapter, loading = LoraSettings(**parts["adapter"]), LoadSettings(**parts["model"])
+    if loading.quantization != "none" and not adapter.lora_rank: raise ValueError("quantised weights cannot be trained; give --lora-rank, for example 128")
+    denoiser = load_denoiser(base_model(out, problems, base_target) if model is None else model, settings=loading)
+    if denoiser.padding == "lengths" and parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        raise ValueError("this model cannot be told what is padding, so processes would run different numbers of passes, which FSDP cannot; load it without its own code, or convert it with daca-convert")
     main = process_state().is_main_process
     if adapter.lora_rank:
         targets = "all" if adapter.lora_targets == "all" else [t.strip() for t in adapter.lora_targets.split(",")]
@@ -163,7 +168,7 @@ def show_recipes() -> str:
     kin = [f"  {name:20} {describe(name)}" for name in KIN]
     return "\n".join(["DACA-GRPO's twelve recipes:", *lines, "", "their next of kin:", *kin, "", f"tasks: {', '.join(TASKS)}, or module:function for one of your own"])
 
-# %% ../nbs/08a_launch.ipynb #5f98ca24
+# %% ../nbs/08a_launch.ipynb #ec5549a1
 def default_text(
     setting: Setting,
 ) -> str:
@@ -179,7 +184,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--recipe", help="a recipe, see --list (required)")
     run.add_argument("--task", help=f"one of {', '.join(TASKS)}, or module:function (required)")
     run.add_argument("--out", help="folder of the run (required)")
-    run.add_argument("--model", help="folder of the base policy (default: a small model, pre-trained on the task in OUT/base)")
+    run.add_argument("--model", help="folder of the base policy, or owner/model on the hub (default: a small model, pre-trained on the task in OUT/base)")
     run.add_argument("--preset", help=f"{' or '.join(PRESETS)}: named settings, see the chapter `method` (default: lab)")
     run.add_argument("--task-options", help="options of the task as YAML, for example '{blanks: 6}' (default: none)")
     run.add_argument("--base-target", help="mean reward, 0 to 1, at which the pre-training of a small model stops (default: 0.5)")

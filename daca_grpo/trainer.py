@@ -11,7 +11,7 @@ __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_
            'sample_rows', 'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'tracker_names',
            'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #f80e6a12
+# %% ../nbs/08_trainer.ipynb #f8644dcf
 import copy
 import os
 import re
@@ -35,7 +35,7 @@ from tqdm.auto import tqdm
 from transformers import get_scheduler
 
 from .canvas import Samples, cat_rows, row_seeds, stream_rng
-from .denoiser import Denoiser, adapter_off, decode_completions, encode_prompts, load_denoiser, save_denoiser
+from .denoiser import Denoiser, adapter_off, decode_completions, encode_prompts, load_denoiser, numerics, save_denoiser
 from .files import append_jsonl, differences, as_json, read_json, read_jsonl, write_json
 from .method import Batch, Method, accumulate_gradient, coefficients, record_logps, scored_samples
 from .objective import advantages
@@ -404,7 +404,7 @@ def load_checkpoint(
     batch = saved["batches"][accelerator.process_index]
     return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
-# %% ../nbs/08_trainer.ipynb #0324fa9e
+# %% ../nbs/08_trainer.ipynb #2b397219
 BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with", "project", "group")
 
 def identity(
@@ -413,7 +413,7 @@ def identity(
     "What a run is: two runs with the same identity give the same result."
     settings = {k: v for k, v in asdict(config).items() if k not in BOOKKEEPING}
     base = zlib.crc32(b"".join(p.detach().flatten()[:64].float().cpu().numpy().tobytes() for p in denoiser.parameters()))  # the head of every tensor tells models apart
-    model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()), base=base)
+    model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()), base=base) | numerics(denoiser)
     return as_json(dict(task=task.name, options=task.options, method=asdict(method), config=settings, model=model))
 
 # %% ../nbs/08_trainer.ipynb #57ef68ab
@@ -697,7 +697,7 @@ def train(
     bar.close()
     return finish(run, time.perf_counter() - started)
 
-# %% ../nbs/08_trainer.ipynb #95aa6d86
+# %% ../nbs/08_trainer.ipynb #29d2a1a4
 def model_folder(
     denoiser: Denoiser,
 ) -> str:     # "model" or "adapter"
@@ -711,7 +711,7 @@ def restore(
     "Load what a finished run has trained."
     folder = out/model_folder(denoiser)
     if folder.name == "adapter": denoiser.model.load_adapter(folder, denoiser.model.active_adapter, is_trainable=True)
-    else: denoiser.load_state_dict(load_denoiser(folder).state_dict())
+    else: denoiser.load_state_dict(load_denoiser(folder, settings=denoiser.loading).state_dict())
 
 def finish(
     run: Run,
