@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['Sampler', 'schedule', 'inverse_cdf', 'normalise_and_draw', 'draw', 'Step', 'completion_hidden', 'PrefixCache',
-           'top_positions', 'evaluating', 'denoise_step', 'stop_rows', 'rollout']
+           'top_positions', 'evaluating', 'denoise_step', 'stop_rows', 'rollout', 'Engine', 'engaged', 'Rolled',
+           'rollout_in_batches']
 
-# %% ../nbs/02_rollout.ipynb #6d89503d
+# %% ../nbs/02_rollout.ipynb #ede62b25
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 
 import torch
 from transformers import DynamicCache
@@ -126,7 +127,7 @@ def completion_hidden(
     blind[:, :-length] = torch.where(attention_mask[:, :-length], denoiser.mask_id, blind[:, :-length])
     return (1 + guidance)*h - guidance*denoiser.hidden(blind, attention_mask)[:, -length:]
 
-# %% ../nbs/02_rollout.ipynb #30cbcb7a
+# %% ../nbs/02_rollout.ipynb #005d8a97
 class PrefixCache:
     "Keys and values of everything in front of the active block. For trunks that take a transformers cache, such as Llama's."
     def __init__(self): self.cache = None
@@ -146,7 +147,7 @@ class PrefixCache:
         where = dict(attention_mask=attention_mask.long(), position_ids=(attention_mask.cumsum(1) - 1).clamp(min=0)[:, skip:])
         with no_future_warnings(): h = denoiser.trunk(input_ids=canvas[:, skip:], use_cache=True, past_key_values=self.cache, **where).last_hidden_state
         if self.cache.get_seq_length() != canvas.shape[1]: raise TypeError(f"{type(denoiser.trunk).__name__} does not keep keys and values; use prefix_cache=False")
-        self.cache.crop(front)
+        self.cache.crop(front - canvas.shape[1])  # so many tokens from the end
         return h[:, -length:] if first else torch.nn.functional.pad(h, (0, 0, start, 0))
 
 # %% ../nbs/02_rollout.ipynb #b3cac844
@@ -239,3 +240,77 @@ def rollout(
             completion[at], masked[at], birth[at] = step.proposal[step.committed].view(-1, quota), False, k
     completion = completion.clone()
     return Samples(prompt_ids, prompt_mask, completion, completion_mask(completion, denoiser.eos_id), seeds, birth)
+
+# %% ../nbs/02_rollout.ipynb #f194d546
+@dataclass(frozen=True)
+class Engine:
+    "How rollouts are computed, not what they are. Raises ValueError on a setting that does not exist."
+    rows: int = 64              # rows of one pass
+    bucket: bool = True         # prompts of similar length together; False: in the order given
+    autocast: str|None = None   # "bf16": matrix products in bfloat16; None: as the caller has it
+    compile: bool = False       # the trunk through torch.compile; its first call takes a minute, and needs a C++ compiler on a CPU
+
+    def __post_init__(self):
+        if self.rows < 1: raise ValueError(f"rows must be at least 1, got {self.rows}")
+        if self.autocast not in (None, "bf16"): raise ValueError(f"autocast must be 'bf16' or None, got {self.autocast!r}")
+
+@contextmanager
+def engaged(
+    denoiser: Denoiser,  # inside the block, its trunk runs as the engine says
+    engine: Engine,
+):
+    "Autocast and compilation for the time of a rollout."
+    if engine.compile: denoiser.hidden = torch.compile(denoiser.hidden)
+    try:
+        with torch.autocast(denoiser.device.type, torch.bfloat16) if engine.autocast else nullcontext(): yield
+    finally:
+        if engine.compile: del denoiser.hidden
+
+# %% ../nbs/02_rollout.ipynb #57a61132
+@dataclass
+class Rolled:
+    "Rollouts of many rows."
+    samples: Samples  # in the order of the prompts
+    parts: list       # (rows, samples, observers) of each pass
+    halved: int       # how many times memory was short and the pass was cut in two
+
+    def gather(self, f):  # f(samples, observers) -> a tensor, or a dataclass of tensors, with rows in front; or None
+        "One value for all rows, from one value a part."
+        values, back = [f(s, o) for _, s, o in self.parts], torch.cat([rows for rows, _, _ in self.parts]).argsort()
+        if values[0] is None: return None
+        if torch.is_tensor(values[0]): return (whole := torch.cat(values))[back.to(whole.device)]
+        order = lambda v: v if v is None else v[back.to(v.device)]
+        return replace(whole := cat_rows(values), **{f.name: order(getattr(whole, f.name)) for f in fields(whole)})
+
+def _attempt(denoiser, prompt_ids, prompt_mask, seeds, sampler, observers):
+    width = int(prompt_mask.sum(1).max())
+    try: return rollout(denoiser, prompt_ids[:, -width:], prompt_mask[:, -width:], seeds, sampler, observers)
+    except torch.OutOfMemoryError as e:
+        if len(seeds) > 1: return None
+        raise torch.OutOfMemoryError(f"a rollout of one row ({width} prompt tokens, {sampler.length} completion tokens) does not fit into the device's memory: {e}. "
+                                     "Shorten prompt or completion, load the model in bfloat16 or 4 bits, or use a device with more memory") from e
+
+# %% ../nbs/02_rollout.ipynb #cc54bc3c
+def rollout_in_batches(
+    denoiser: Denoiser,
+    prompt_ids: torch.Tensor,   # [N, P], left-padded
+    prompt_mask: torch.Tensor,  # bool [N, P]
+    seeds: torch.Tensor,        # seeds of the rows [N]
+    sampler: Sampler,
+    engine: Engine = Engine(),
+    watch=lambda: (),           # called before every pass: the observers of that pass
+) -> Rolled:
+    "Rollouts of any number of rows. Raises torch.OutOfMemoryError only where a single row does not fit."
+    order = prompt_mask.sum(1).argsort(stable=True, descending=True).cpu() if engine.bucket else torch.arange(len(seeds))
+    todo, parts, halved = list(order.split(engine.rows)), [], 0
+    with engaged(denoiser, engine):
+        while todo:
+            rows, observers = todo.pop(0), list(watch())
+            samples = _attempt(denoiser, prompt_ids[rows], prompt_mask[rows], seeds[rows], sampler, observers)
+            if samples is not None: parts.append((rows, samples, observers)); continue
+            if denoiser.device.type == "cuda": torch.cuda.empty_cache()
+            half, halved = (len(rows) + 1) // 2, halved + 1
+            todo = list(torch.cat([rows, *todo]).split(half))
+    rolled = Rolled(None, parts, halved)
+    found = [rolled.gather(lambda s, _: getattr(s, name)) for name in ("completion", "completion_mask", "birth_step")]
+    return replace(rolled, samples=Samples(prompt_ids.to(denoiser.device), prompt_mask.to(denoiser.device), *found[:2], seeds, found[2]))
