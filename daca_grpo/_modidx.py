@@ -267,6 +267,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'daca_grpo/progress.py'),
                                     'daca_grpo.progress.Credit.active': ('progress.html#credit.active', 'daca_grpo/progress.py'),
                                     'daca_grpo.progress.CreditRecorder': ('progress.html#creditrecorder', 'daca_grpo/progress.py'),
+                                    'daca_grpo.progress.CreditRecorder.__call__': ( 'progress.html#creditrecorder.__call__',
+                                                                                    'daca_grpo/progress.py'),
                                     'daca_grpo.progress.CreditRecorder.__init__': ( 'progress.html#creditrecorder.__init__',
                                                                                     'daca_grpo/progress.py'),
                                     'daca_grpo.progress.CreditRecorder.scores': ( 'progress.html#creditrecorder.scores',

@@ -153,7 +153,7 @@ class BirthScores:
         rows = step.rows[:, None].expand_as(step.positions)
         self.score[rows[step.committed], step.positions[step.committed]] = s
 
-# %% ../nbs/03_progress.ipynb #4c4339f5
+# %% ../nbs/03_progress.ipynb #b9a68cfe
 @dataclass
 class Scores:
     "Credit scores of B rollouts before standardisation. N is T for DPS, L for scores of single tokens."
@@ -167,6 +167,9 @@ class CreditRecorder:
         self.credit, self.observers = credit, []
         if credit.active:
             self.observers = [StepLogps(credit.target, credit.scope, credit.scope_stride) if credit.rule in ("dps", "shuffled") else BirthScores(credit.rule)]
+
+    def __call__(self, step: Step):
+        for observe in self.observers: observe(step)
 
     def scores(self, samples: Samples) -> Scores|None:
         "Scores of the finished rollout; None for an inactive rule."
