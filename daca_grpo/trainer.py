@@ -11,7 +11,7 @@ __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_
            'sample_rows', 'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'tracker_names',
            'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #f8644dcf
+# %% ../nbs/08_trainer.ipynb #37ae3078
 import copy
 import os
 import re
@@ -41,7 +41,7 @@ from .method import Batch, Method, accumulate_gradient, coefficients, record_log
 from .objective import advantages
 from .pretrain import quiet
 from .progress import BirthScores, CreditRecorder, Scores, credit_metrics, token_factors, token_z
-from .rollout import Sampler, evaluating, rollout
+from .rollout import Engine, Sampler, evaluating, rollout_in_batches
 from .tasks.core import Task, answer_examples
 
 # %% ../nbs/08_trainer.ipynb #10d3bf51
@@ -98,7 +98,7 @@ def step_examples(
     orders = {e: stream_rng(config.seed, "prompts", e).permutation(n) for e in {v // n for v in visits}}
     return [examples[orders[v // n][v % n]] for v in visits for _ in range(config.num_generations)]
 
-# %% ../nbs/08_trainer.ipynb #921f304b
+# %% ../nbs/08_trainer.ipynb #88393810
 @dataclass
 class Rollouts:
     "One process's share of a batch: problems, samples, texts, rewards, and credit scores."
@@ -108,6 +108,7 @@ class Rollouts:
     rewards: torch.Tensor # [n]
     scores: Scores|None   # None for an inactive credit rule
     entropy: torch.Tensor # [n, L] entropy of the prediction that wrote each token, nats
+    halved: int = 0       # how many times memory was short and a pass was cut in two
 
 def collect(
     denoiser: Denoiser,
@@ -121,18 +122,15 @@ def collect(
     batch = step_examples(task.train, config, step)
     examples = [batch[r] for r in rows]
     ids, mask = encode_prompts(denoiser, [e.prompt for e in examples])
-    seeds, done = row_seeds(config.seed, step, rows), []
-    for part in torch.arange(len(rows)).split(config.rows_per_pass):
-        recorder, entropy = CreditRecorder(method.credit), BirthScores("entropy")
-        samples = rollout(denoiser, ids[part], mask[part], seeds[part], config.sampler, [*recorder.observers, entropy])
-        done.append((samples, recorder.scores(samples), entropy.score))
-    samples, scores = (None if p[0] is None else cat_rows(p) for p in list(zip(*done))[:2])
+    rolled = rollout_in_batches(denoiser, ids, mask, row_seeds(config.seed, step, rows), config.sampler, Engine(config.rows_per_pass),
+                                lambda: (CreditRecorder(method.credit), BirthScores("entropy")))
+    samples, scores, entropy = rolled.samples, rolled.gather(lambda s, o: o[0].scores(s)), rolled.gather(lambda s, o: o[1].score)
     texts = decode_completions(denoiser, samples.completion, samples.completion_mask)
     if task.prepare: task.prepare(examples, texts)
     rewards = torch.tensor([float(task.reward(e, t)) for e, t in zip(examples, texts)])
-    return Rollouts(examples, samples, texts, rewards, scores, torch.cat([d[2] for d in done]))
+    return Rollouts(examples, samples, texts, rewards, scores, entropy, rolled.halved)
 
-# %% ../nbs/08_trainer.ipynb #2f157ab5
+# %% ../nbs/08_trainer.ipynb #7eb37245
 def gather_rows(
     accelerator: Accelerator,
     value,              # a tensor with rows in front, or a dataclass of such
@@ -158,6 +156,7 @@ def assemble(
     c = coefficients(method, rewards, config.num_generations, z, every)
     metrics = reward_metrics(rewards, config.num_generations) | dict(entropy=entropy[every.completion_mask].mean().item(),
               completion_length=every.completion_mask.float().sum(1).mean().item()) | credit_metrics(method.credit, scores, z, c, every)
+    if mine.halved: metrics["rollout_halvings"] = mine.halved
     n, first = len(samples), accelerator.process_index * len(samples)
     return Batch(samples, c[first:first+n], len(rewards), len(rewards)//config.num_generations, int(every.completion_mask.sum())), metrics, z if z is None else z[first:first+n]
 
@@ -404,7 +403,7 @@ def load_checkpoint(
     batch = saved["batches"][accelerator.process_index]
     return RunState(batch=batch and batch_to(Batch(**{**batch, "samples": Samples(**batch["samples"])}), accelerator.device), **saved["where"])
 
-# %% ../nbs/08_trainer.ipynb #2b397219
+# %% ../nbs/08_trainer.ipynb #5dfb21cd
 BOOKKEEPING = ("rows_per_pass", "checkpoint_every", "save_total_limit", "samples_every", "log_with", "project", "group")
 
 def identity(
@@ -414,7 +413,8 @@ def identity(
     settings = {k: v for k, v in asdict(config).items() if k not in BOOKKEEPING}
     base = zlib.crc32(b"".join(p.detach().flatten()[:64].float().cpu().numpy().tobytes() for p in denoiser.parameters()))  # the head of every tensor tells models apart
     model = dict(parameters=sum(p.numel() for p in denoiser.parameters()), trained=sum(p.numel() for p in trained_parameters(denoiser).values()), base=base) | numerics(denoiser)
-    return as_json(dict(task=task.name, options=task.options, method=asdict(method), config=settings, model=model))
+    data = zlib.crc32(repr([(e.prompt, e.reference) for part in (task.train, task.valid, task.test) for e in part]).encode())  # a benchmark's file may change under its name
+    return as_json(dict(task=task.name, options=task.options, data=data, method=asdict(method), config=settings, model=model))
 
 # %% ../nbs/08_trainer.ipynb #57ef68ab
 def open_run(
@@ -444,8 +444,8 @@ def rewind(
     for record in kept: append_jsonl(part, record)
     os.replace(part, path)
 
-# %% ../nbs/08_trainer.ipynb #af8e18fd
-VOLATILE = ("seconds", "tokens_per_second", "peak_memory_gb")
+# %% ../nbs/08_trainer.ipynb #10ba7749
+VOLATILE = ("seconds", "tokens_per_second", "peak_memory_gb", "rollout_halvings")
 
 def read_metrics(
     path,              # metrics.jsonl
