@@ -28,7 +28,7 @@ setup(
     # The papermill templates live among the notebooks and are installed as the package `<lib>.runs`.
     packages=find_packages(include=[lib, f'{lib}.*']) + [f'{lib}.runs'],
     package_dir={f'{lib}.runs': 'nbs/runs'},
-    package_data={f'{lib}.runs': ['*.ipynb', '*.yaml']},
+    package_data={f'{lib}.runs': ['*.ipynb', '*.yaml', 'accelerate/*.yaml']},
     entry_points={'console_scripts': lines('console_scripts'), 'nbdev': [f'{lib} = {lib}._modidx:d']},
     zip_safe=False,
 )
