@@ -69,7 +69,7 @@ def end_of_turn(
     vocab = tokenizer.get_vocab()
     return next((vocab[t] for t in END_OF_TURN if t in vocab), None)
 
-# %% ../nbs/01_denoiser.ipynb #2d5d06b6
+# %% ../nbs/01_denoiser.ipynb #d77c028d
 def special_ids(
     tokenizer,            # a transformers tokenizer
     vocab_size: int,      # V, rows of the model's output head
@@ -84,7 +84,6 @@ def special_ids(
     if eos == mask: raise ValueError(f"end-of-text token and mask token are both id {mask}")
     if max(len(tokenizer), mask+1) > vocab_size:
         raise ValueError(f"the tokenizer knows {len(tokenizer)} tokens, the model's head only {vocab_size}; they do not belong together")
-    if 2*len(tokenizer) < vocab_size: raise ValueError(f"the tokenizer knows {len(tokenizer)} tokens, the model's head {vocab_size}, more than twice as many; they do not belong together")
     if end_of_turn(tokenizer) == mask: raise ValueError(f"end-of-turn token and mask token are both id {mask}")
     return mask, pad, eos
 
@@ -451,7 +450,7 @@ def load_tokenizer(
     try: return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as e: raise ValueError(f"no tokenizer can be read from {folder}: {str(e).strip().splitlines()[0]}") from None
 
-# %% ../nbs/01_denoiser.ipynb #526bb1b9
+# %% ../nbs/01_denoiser.ipynb #0e2062a3
 def load_denoiser(
     name_or_path,        # a folder, or owner/model on the hub: a model or an adapter
     base=None,           # the base model, if `name_or_path` holds an adapter; None: where the adapter says it is
@@ -469,7 +468,9 @@ def load_denoiser(
         return denoiser.eval()
     model = load_model(folder, settings)
     model.name_or_path = str(name_or_path)  # what an adapter will know of its base
-    denoiser = Denoiser(model, load_tokenizer(folder, settings.trust_remote_code))
+    tokenizer, rows = load_tokenizer(folder, settings.trust_remote_code), model.get_output_embeddings().weight.shape[0]
+    if 2*len(tokenizer) < rows: raise ValueError(f"{name_or_path}: the tokenizer knows {len(tokenizer)} tokens, the model's head {rows}, more than twice as many; they do not belong together")
+    denoiser = Denoiser(model, tokenizer)
     denoiser.loading = settings
     return denoiser
 
