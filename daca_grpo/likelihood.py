@@ -143,8 +143,8 @@ def linear_weight(
     if num_strata < 2: raise ValueError("weight 'linear' needs at least 2 strata: with one, SML is the mean-field estimate")
     return num_strata / (2*(num_strata - 1))
 
-# %% ../nbs/04_likelihood.ipynb #ae088a46
-LOGIT_BYTES = 512 << 20   # memory for logits and their gradient
+# %% ../nbs/04_likelihood.ipynb #b75eecd2
+LOGIT_BYTES = 384 << 20   # memory for logits and their gradient
 CANVAS_TOKENS = 2048      # canvas tokens of one pass over several views; a device with many cores is busy with that many
 
 def piece_size(
