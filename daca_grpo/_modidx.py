@@ -4,6 +4,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
   'syms': { 'daca_grpo.bench': { 'daca_grpo.bench.Measured': ('bench.html#measured', 'daca_grpo/bench.py'),
                                  'daca_grpo.bench.Numbers': ('bench.html#numbers', 'daca_grpo/bench.py'),
                                  'daca_grpo.bench.Numbers.__len__': ('bench.html#numbers.__len__', 'daca_grpo/bench.py'),
+                                 'daca_grpo.bench.Numbers.get_vocab': ('bench.html#numbers.get_vocab', 'daca_grpo/bench.py'),
                                  'daca_grpo.bench.Row': ('bench.html#row', 'daca_grpo/bench.py'),
                                  'daca_grpo.bench.Sizes': ('bench.html#sizes', 'daca_grpo/bench.py'),
                                  'daca_grpo.bench._floor': ('bench.html#_floor', 'daca_grpo/bench.py'),

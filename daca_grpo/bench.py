@@ -22,7 +22,7 @@ from .likelihood import LOGIT_BYTES, estimate, mean_field, sml, view_logps
 from .progress import StepLogps
 from .rollout import Sampler, rollout, schedule
 
-# %% ../nbs/12a_bench.ipynb #3de8c1b6
+# %% ../nbs/12a_bench.ipynb #03524277
 @dataclass(frozen=True)
 class Sizes:
     "What is measured."
@@ -44,8 +44,10 @@ class Numbers:
     mask_token_id: int
     eos_token_id: int
     pad_token_id: int
+    eos_token: str = "<eos>"
 
     def __len__(self): return self.size
+    def get_vocab(self): return {}
 
 def bench_model(
     sizes: Sizes,

@@ -171,7 +171,7 @@ def evaluating(
     finally:
         for m, was in modes: m.training = was
 
-# %% ../nbs/02_rollout.ipynb #4a4c7e19
+# %% ../nbs/02_rollout.ipynb #f0d2ad5c
 def denoise_step(
     denoiser: Denoiser,
     hidden: torch.Tensor,    # completion hidden states [B, L, D]
@@ -181,12 +181,13 @@ def denoise_step(
     quota: int,              # tokens to commit
     u: torch.Tensor,         # uniform numbers [B, 2, block_length]: for the draw, for a random choice of positions
     sampler: Sampler,
-    live: torch.Tensor,      # which rollouts these are [B]
-    num_rows: int,           # rollouts that began
+    live: torch.Tensor|None = None,  # which rollouts these are [B]; None: all that began
+    num_rows: int|None = None,       # rollouts that began; None: B
 ) -> Step:
     "Predict the masked positions of the active block, propose a token at each, choose which to commit."
     block = slice(start, start + sampler.block_length)
     B = len(masked)
+    live, num_rows = torch.arange(B, device=hidden.device) if live is None else live, B if num_rows is None else num_rows
     inside = masked[:, block].nonzero()[:, 1].view(B, -1)
     rows = torch.arange(B, device=hidden.device)[:, None]
     logits = denoiser.head(hidden[rows, start + inside])
