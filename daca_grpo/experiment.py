@@ -8,7 +8,7 @@ __all__ = ['LIBRARIES', 'BEAT', 'BEAT_LIMIT', 'KERNEL_ENV', 'ONE_THREAD', 'templ
            'circumstances', 'FolderBusy', 'is_held', 'hold', 'heartbeat', 'beat_age', 'run_state', 'own_kernel',
            'RunFailed', 'empty_run', 'run_notebook', 'end_kernels', 'worker', 'Outcome', 'check_jobs', 'run_many']
 
-# %% ../nbs/10_experiment.ipynb #486e731a
+# %% ../nbs/10_experiment.ipynb #a1a01af5
 import ast, difflib, fcntl, json, math, os, platform, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from . import __version__
 
-from .files import claim_folder, read_json, read_jsonl, write_json
+from .files import claim_folder, quiet, read_json, read_jsonl, write_json
 
 # %% ../nbs/10_experiment.ipynb #16dd30cb
 def template_names() -> list:
@@ -364,7 +364,7 @@ def check_jobs(
     for job in jobs: claim(job)
     return {j: r for j, job in enumerate(jobs) if (r := finished(job.out)) is not None}
 
-# %% ../nbs/10_experiment.ipynb #fa990007
+# %% ../nbs/10_experiment.ipynb #52ba2553
 def _end(process):
     "End a worker and its kernel."
     process.stdin.close()
@@ -386,8 +386,7 @@ def run_many(
     if max_parallel < 1: raise ValueError(f"max_parallel must be at least 1, got {max_parallel}")
     ends = {j: Outcome(jobs[j], result, skipped=True) for j, result in check_jobs(jobs).items()}
     todo, running = [j for j in range(len(jobs)) if j not in ends], {}
-    silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0") or None  # None: silent where the output is no terminal
-    with tqdm(total=len(jobs), initial=len(ends), desc=desc, bar_format="{desc}: {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining}", leave=False, disable=silent) as bar:
+    with tqdm(total=len(jobs), initial=len(ends), desc=desc, bar_format="{desc}: {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining}", leave=False, disable=quiet()) as bar:
         try:
             while todo or running:
                 while todo and len(running) < max_parallel: j = todo.pop(0); running[_start(jobs[j])] = j

@@ -9,7 +9,7 @@ __all__ = ['KEYS', 'TASK_KEYS', 'AXES', 'RESOURCES', 'DEFAULTS', 'LIMIT', 'NAME'
            'LocalJobs', 'SlurmJobs', 'Progress', 'describe', 'run_sweep', 'status', 'time_left', 'status_text',
            'parser', 'show_plan', 'summary', 'command', 'dry_run', 'drive', 'main']
 
-# %% ../nbs/10a_sweep.ipynb #561c3a6d
+# %% ../nbs/10a_sweep.ipynb #5065ff3d
 import argparse, fnmatch, itertools, json, os, re, shutil, signal, subprocess, sys, tempfile, time
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
@@ -19,7 +19,7 @@ import yaml
 from tqdm import tqdm
 
 from .experiment import ONE_THREAD, FolderBusy, Job, RunFailed, check_jobs, check_parameters, end_kernels, hold, nearest, own_kernel, run_notebook, run_state, template_parameters
-from .files import as_json, differences, read_json, read_jsonl, write_json
+from .files import as_json, differences, quiet, read_json, read_jsonl, write_json
 from .launch import OWNERS, SETTINGS, resolve
 from .method import BASES, KIN, RECIPES, recipe as make_method
 from .rollout import Sampler
@@ -430,7 +430,7 @@ def _last_log(folder, count=4):
     if not path.exists(): return "it left no log"
     return "the end of its log:\n" + "\n".join("    " + line for line in path.read_text(errors="replace").strip().split("\n")[-count:])
 
-# %% ../nbs/10a_sweep.ipynb #1c5a4529
+# %% ../nbs/10a_sweep.ipynb #7731d724
 def describe(
     sweep: Sweep,
     item: str,
@@ -458,8 +458,7 @@ def run_sweep(
         if s.start: (sweep.out/s.item/"failed.json").unlink(missing_ok=True)
     check_jobs([sweep.job(i) for i in items])
     progress = Progress(sweep, items, EXECUTORS[executor](sweep), max_parallel)
-    silent = os.environ.get("TQDM_DISABLE", "") not in ("", "0") or None  # None: silent where the output is no terminal
-    with tqdm(total=len(items), desc=sweep.name, unit="run", leave=False, disable=silent) as bar:
+    with tqdm(total=len(items), desc=sweep.name, unit="run", leave=False, disable=quiet()) as bar:
         try:
             while progress.waiting or progress.flying:
                 for item in progress.turn(): bar.clear(); say(describe(sweep, item)); bar.update()

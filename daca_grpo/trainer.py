@@ -11,7 +11,7 @@ __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_
            'sample_rows', 'evaluate_shared', 'make_optimizer', 'process_state', 'make_accelerator', 'tracker_names',
            'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #37ae3078
+# %% ../nbs/08_trainer.ipynb #b547b8cd
 import copy
 import os
 import re
@@ -36,10 +36,9 @@ from transformers import get_scheduler
 
 from .canvas import Samples, cat_rows, row_seeds, stream_rng
 from .denoiser import Denoiser, adapter_off, decode_completions, encode_prompts, load_denoiser, numerics, save_denoiser
-from .files import append_jsonl, differences, as_json, read_json, read_jsonl, write_json
+from .files import append_jsonl, differences, as_json, quiet, read_json, read_jsonl, write_json
 from .method import Batch, Method, accumulate_gradient, coefficients, record_logps, scored_samples
 from .objective import advantages
-from .pretrain import quiet
 from .progress import BirthScores, CreditRecorder, Scores, credit_metrics, token_factors, token_z
 from .rollout import Engine, Sampler, evaluating, rollout_in_batches
 from .tasks.core import Task, answer_examples
