@@ -1116,6 +1116,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'daca_grpo.trainer.restore': ('trainer.html#restore', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.reward_metrics': ('trainer.html#reward_metrics', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.rewind': ('trainer.html#rewind', 'daca_grpo/trainer.py'),
+                                   'daca_grpo.trainer.rollout_engine': ('trainer.html#rollout_engine', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.run_step': ('trainer.html#run_step', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.run_update': ('trainer.html#run_update', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.sample_rows': ('trainer.html#sample_rows', 'daca_grpo/trainer.py'),

@@ -22,7 +22,7 @@ from .likelihood import LOGIT_BYTES, estimate, mean_field, sml, view_logps
 from .progress import StepLogps
 from .rollout import Sampler, rollout, schedule
 
-# %% ../nbs/12a_bench.ipynb #03524277
+# %% ../nbs/12a_bench.ipynb #7af0bac1
 @dataclass(frozen=True)
 class Sizes:
     "What is measured."
@@ -37,6 +37,7 @@ class Sizes:
     logprob_rows: int = 6   # rows of a likelihood
     logprob_tokens: int = 256  # completion tokens of a likelihood
 
+# %% ../nbs/12a_bench.ipynb #4b56c65d
 @dataclass(frozen=True)
 class Numbers:
     "All that a model needs to know of a tokenizer."

@@ -10,7 +10,7 @@ __all__ = ['MASK', 'EOS', 'BOS', 'END_OF_TURN', 'VOCABULARIES', 'char_tokenizer'
            'linear_layers', 'resolve_targets', 'add_lora', 'no_future_warnings', 'adapter_off', 'LoraSettings',
            'save_denoiser', 'load_tokenizer', 'load_denoiser', 'numerics']
 
-# %% ../nbs/01_denoiser.ipynb #afb2a7ae
+# %% ../nbs/01_denoiser.ipynb #a6fa0cde
 import json
 import warnings
 from collections import Counter
@@ -21,6 +21,7 @@ from inspect import signature
 from pathlib import Path
 
 import torch
+from fastcore.basics import patch
 from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import nn
@@ -111,7 +112,7 @@ def pad_arguments(
     if form == "square": return dict(attention_mask=attention_mask[:, None, None].expand(-1, 1, attention_mask.shape[1], -1)) | positions
     return dict(attention_mask=attention_mask.long()) | (positions if form == "positions" else {})
 
-# %% ../nbs/01_denoiser.ipynb #f62f2643
+# %% ../nbs/01_denoiser.ipynb #f23b56de
 class Denoiser(nn.Module):
     "A masked diffusion language model: trunk, head, tokenizer."
     def __init__(self,
@@ -139,43 +140,49 @@ class Denoiser(nn.Module):
     @property
     def trunk(self): return self.base.base_model
 
-    def states(self,
-        canvas: torch.Tensor,     # token ids [B, S]
-        **kwargs,                 # what `pad_arguments` gives
-    ) -> torch.Tensor:            # [B, S, D]
-        "The input of the head, numbered as the model numbers it."
-        if self.split == "trunk": return self.trunk(input_ids=canvas, use_cache=False, **kwargs).last_hidden_state
-        takes = signature(self.base.forward).parameters
-        kwargs |= {k: v for k, v in dict(use_cache=False, return_dict=True).items() if k in takes}
-        return self.base(input_ids=canvas, **kwargs).logits if self.split == "whole" else at_the_door(self.base, self.base.get_output_embeddings(), canvas, **kwargs)
+# %% ../nbs/01_denoiser.ipynb #ea762422
+@patch
+def states(self: Denoiser,
+    canvas: torch.Tensor,     # token ids [B, S]
+    **kwargs,                 # what `pad_arguments` gives
+) -> torch.Tensor:            # [B, S, D]
+    "The input of the head, numbered as the model numbers it."
+    if self.split == "trunk": return self.trunk(input_ids=canvas, use_cache=False, **kwargs).last_hidden_state
+    takes = signature(self.base.forward).parameters
+    kwargs |= {k: v for k, v in dict(use_cache=False, return_dict=True).items() if k in takes}
+    return self.base(input_ids=canvas, **kwargs).logits if self.split == "whole" else at_the_door(self.base, self.base.get_output_embeddings(), canvas, **kwargs)
 
-    def hidden(self,
-        canvas: torch.Tensor,     # token ids [B, S]
-        attention_mask=None,      # bool [B, S], False at left padding; None: no padding
-    ) -> torch.Tensor:            # [B, S, D], the input of the head
-        "Hidden states, position-aligned. Raises ValueError on a canvas longer than the model's positions."
-        if self.max_positions and canvas.shape[1] > self.max_positions:
-            raise ValueError(f"a canvas of {canvas.shape[1]} tokens, the model has {self.max_positions} positions; lower length or set max_prompt")
-        if attention_mask is None or attention_mask.all(): return aligned(self.states(canvas), self.shift)
-        if self.padding == "lengths": return by_length(self, canvas, attention_mask)
-        return aligned(self.states(canvas, **pad_arguments(self.padding, attention_mask)), self.shift, attention_mask)
+@patch
+def hidden(self: Denoiser,
+    canvas: torch.Tensor,     # token ids [B, S]
+    attention_mask=None,      # bool [B, S], False at left padding; None: no padding
+) -> torch.Tensor:            # [B, S, D], the input of the head
+    "Hidden states, position-aligned. Raises ValueError on a canvas longer than the model's positions."
+    if self.max_positions and canvas.shape[1] > self.max_positions:
+        raise ValueError(f"a canvas of {canvas.shape[1]} tokens, the model has {self.max_positions} positions; lower length or set max_prompt")
+    if attention_mask is None or attention_mask.all(): return aligned(self.states(canvas), self.shift)
+    if self.padding == "lengths": return by_length(self, canvas, attention_mask)
+    return aligned(self.states(canvas, **pad_arguments(self.padding, attention_mask)), self.shift, attention_mask)
 
-    def head(self,
-        hidden: torch.Tensor,     # [..., D]
-    ) -> torch.Tensor:            # logits [..., V], float32, minus infinity at the mask token
-        "The output head."
-        logits = hidden.float().clone() if self.split == "whole" else self.model.get_output_embeddings()(hidden).float()
-        return logits.index_fill_(-1, torch.tensor(self.mask_id, device=logits.device), -torch.inf)
+# %% ../nbs/01_denoiser.ipynb #9bb6a329
+@patch
+def head(self: Denoiser,
+    hidden: torch.Tensor,     # [..., D]
+) -> torch.Tensor:            # logits [..., V], float32, minus infinity at the mask token
+    "The output head."
+    logits = hidden.float().clone() if self.split == "whole" else self.model.get_output_embeddings()(hidden).float()
+    return logits.index_fill_(-1, torch.tensor(self.mask_id, device=logits.device), -torch.inf)
 
-    def forward(self,
-        canvas: torch.Tensor,     # token ids [B, S]
-        attention_mask,           # bool [B, S] or None
-        where: torch.Tensor,      # bool [B, S], n positions to score
-        target: torch.Tensor,     # token ids [n], in the row-major order of `where`
-        chunk: int = 4096,        # positions that go through the head at once
-    ) -> torch.Tensor:            # log-probabilities [n], float32
-        "log p(target | canvas) at the chosen positions."
-        return token_logps(self, self.hidden(canvas, attention_mask)[where], target, chunk)
+@patch
+def forward(self: Denoiser,
+    canvas: torch.Tensor,     # token ids [B, S]
+    attention_mask,           # bool [B, S] or None
+    where: torch.Tensor,      # bool [B, S], n positions to score
+    target: torch.Tensor,     # token ids [n], in the row-major order of `where`
+    chunk: int = 4096,        # positions that go through the head at once
+) -> torch.Tensor:            # log-probabilities [n], float32
+    "log p(target | canvas) at the chosen positions."
+    return token_logps(self, self.hidden(canvas, attention_mask)[where], target, chunk)
 
 # %% ../nbs/01_denoiser.ipynb #9a66c253
 def aligned(

@@ -8,7 +8,7 @@ __all__ = ['LOADING', 'interval', 'paired_items', 'read_generations', 'judge_row
            'compare_runs', 'about_model', 'claim_evaluation', 'run_evaluation', 'save_evaluation', 'eval_parser',
            'task_options', 'main', 'score_table']
 
-# %% ../nbs/09_evaluate.ipynb #325e3b97
+# %% ../nbs/09_evaluate.ipynb #0ac7d1d0
 import argparse
 import json
 import sys
@@ -27,7 +27,7 @@ from .canvas import row_seeds, stream_rng
 from .denoiser import Denoiser, decode_completions, encode_prompts, load_denoiser
 from .files import append_jsonl, as_json, differences, read_json, read_jsonl, write_json
 from .hub import LoadSettings
-from .rollout import Sampler, rollout
+from .rollout import Engine, Sampler, rollout_in_batches
 from .tasks.core import JUDGES, PROTOCOLS, TASKS, Task, Verdict, check_protocol, get_judge, get_task, score
 from .tasks.code import isolation
 from .tasks.data import numbered_rows
@@ -169,7 +169,7 @@ def item_keys(
     n = len(task.test) if config.limit is None else min(config.limit, len(task.test))
     return [(length, seed, i) for length in config.lengths for seed in config.seeds for i in range(n)]
 
-# %% ../nbs/09_evaluate.ipynb #aac5f0b6
+# %% ../nbs/09_evaluate.ipynb #3f04d637
 def generate(
     denoiser: Denoiser,
     task: Task,
@@ -180,7 +180,8 @@ def generate(
     "Generations of a batch of items, scored."
     (length, seed, _), examples = keys[0], [task.test[i] for _, _, i in keys]
     sampler = config.sampler(length)
-    samples = rollout(denoiser, *encode_prompts(denoiser, [e.prompt for e in examples]), row_seeds(seed, 0, [i for _, _, i in keys]), sampler)
+    prompts, seeds = encode_prompts(denoiser, [e.prompt for e in examples]), row_seeds(seed, 0, [i for _, _, i in keys])
+    samples = rollout_in_batches(denoiser, *prompts, seeds, sampler, Engine(len(keys))).samples
     texts, used = decode_completions(denoiser, samples.completion, samples.completion_mask), samples.completion_mask.sum(1).tolist()
     made = zip(keys, examples, texts, score(task, examples, texts), used)
     return [dict(task=task.name, length=length, seed=seed, item=i, prompt=e.prompt, generation=t, ground_truth=e.reference.get("ground_truth", e.reference), **s,
@@ -326,7 +327,7 @@ def save_evaluation(
     write_json(out/"scores.json", scores)
     for p in out.glob("part-*.jsonl"): p.unlink()
 
-# %% ../nbs/09_evaluate.ipynb #f7609d0f
+# %% ../nbs/09_evaluate.ipynb #3ca01c78
 LOADING = dict(dtype={}, quantization={}, attention={}, device_map={}, max_prompt=dict(type=int), trust_remote_code=dict(action="store_true", default=None), revision={})  # flags of a load
 
 def eval_parser() -> argparse.ArgumentParser:
@@ -352,6 +353,7 @@ def eval_parser() -> argparse.ArgumentParser:
     p.add_argument("--compare", help="folder of another evaluation, for a paired comparison (default: none)")
     return p
 
+# %% ../nbs/09_evaluate.ipynb #cef7a4b3
 def task_options(
     names: list,   # of tasks
     text: str,     # JSON

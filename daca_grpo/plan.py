@@ -223,7 +223,7 @@ def logit_bytes(
     most = max(8*now + 4*before for before, now in zip(block, block[1:]))
     return rows*shape.vocab*most + 3*min(2**28 if layout.cuda else 2**21, 4*rows*shape.vocab*sampler.block_length)
 
-# %% ../nbs/13_plan.ipynb #657f377e
+# %% ../nbs/13_plan.ipynb #8e4ad6c9
 def pass_bytes(
     shape: Shape, layout: Layout,
     rows: int,       # rows of the pass
@@ -240,24 +240,27 @@ def pass_bytes(
     more, logits = max((ends, 16*piece), (ends + cast_bytes(shape, layout)*layout.checkpointing, 10*piece), (backward, 0), key=sum)
     return dict(activations=layers + more, logits=logits)
 
+# %% ../nbs/13_plan.ipynb #194e8ddd
 def memory(
     shape: Shape, layout: Layout, method: Method,
     config: TrainConfig,
 ) -> dict:           # {stage: {component: bytes on one device}}
     "Bytes of a training step."
     s, base = config.sampler, resident(shape, layout, method)
-    rows, tokens = min(config.rows_per_pass, config.batch_size // layout.devices), layout.prompt + config.sampler.length
+    share, tokens = config.batch_size // layout.devices, layout.prompt + config.sampler.length
+    rows, rolled = min(config.rows_per_pass, share), min(config.rollout_rows or config.rows_per_pass, share)
     idle = {**base, "gradients": 0}
-    forward = rows*tokens*working_set(shape, layout)
     views = scored_tokens(method, s)
     trained = (shape.adapter(layout.lora_rank) if layout.lora_rank else shape.parameters) / (layout.devices if layout.sharding != "none" else 1)
     temporaries = 4*trained if layout.cuda else 0 if layout.lora_rank else 8*shape.vocab*shape.width
-    def either(logits): return dict(activations=forward, logits=0) if forward > logits else dict(activations=0, logits=logits)  # a block is done when the head begins
-    stages = dict(rollout={**idle, **either(logit_bytes(shape, layout, s, rows)), "DPS states": dps_bytes(shape, layout, method, s, rows)},
-                  fixed={**idle, **either(8*shape.vocab*min(rows*max(views), piece_size(shape.vocab)))},
+    def either(rows, logits):  # a block is done when the head begins
+        forward = rows*tokens*working_set(shape, layout)
+        return dict(activations=forward, logits=0) if forward > logits else dict(activations=0, logits=logits)
+    stages = dict(rollout={**idle, **either(rolled, logit_bytes(shape, layout, s, rolled)), "DPS states": dps_bytes(shape, layout, method, s, rolled)},
+                  fixed={**idle, **either(rows, 8*shape.vocab*min(rows*max(views), piece_size(shape.vocab)))},
                   update={**base, **pass_bytes(shape, layout, rows, tokens, max(views))},
                   optimiser={**base, "temporaries": temporaries})
-    if layout.sharding == "fsdp": stages["refresh"] = {**idle, "temporaries": 4*shape.parameters}
+    if layout.sharding == "fsdp": stages["refresh"] = {**idle, "temporaries": 4*shape.width*max(shape.vocab, shape.ffn)}
     return stages
 
 def peak(
@@ -266,7 +269,7 @@ def peak(
     "The stage that decides."
     return max(((name, sum(parts.values())) for name, parts in stages.items()), key=lambda p: p[1])
 
-# %% ../nbs/13_plan.ipynb #8bde6eca
+# %% ../nbs/13_plan.ipynb #c3ead96e
 def forward_flops(
     shape: Shape, layout: Layout,
     rows: int, tokens: int,   # rows, canvas tokens of each
@@ -292,6 +295,7 @@ def backward_flops(
     first = 2*n*(sum(i*o for name, (i, o) in m.items() if name in "qkv") + 3*r*d)  # nobody needs gradients of the embedded tokens
     return again + 2*n*(shape.linear + 2*shape.adapter(r)) - first + head + 2.5*attention
 
+# %% ../nbs/13_plan.ipynb #530989c4
 def flops(
     shape: Shape, layout: Layout, method: Method,
     config: TrainConfig,
@@ -328,7 +332,7 @@ class Meter:
         found["bytes"] = max(found["bytes"], torch.cuda.max_memory_allocated(self.device) if cuda else self.alive.peak)
         if self.counter: found["flops"] += self.counter.get_total_flops()  # it begins at 0 whenever it is entered
 
-# %% ../nbs/13_plan.ipynb #53aa3683
+# %% ../nbs/13_plan.ipynb #8c9d41dc
 def random_prompts(
     denoiser: Denoiser,
     rows: int, tokens: int,
@@ -338,6 +342,7 @@ def random_prompts(
     ids = torch.from_numpy(stream_rng(seed, "prompts").integers(2, len(denoiser.tokenizer), (rows, tokens)))
     return ids.to(denoiser.device), torch.ones_like(ids, dtype=torch.bool).to(denoiser.device)
 
+# %% ../nbs/13_plan.ipynb #243f03bb
 def trial_step(
     denoiser: Denoiser,
     method: Method, config: TrainConfig,
@@ -428,7 +433,7 @@ def grid_days(
         return seeds*steps*step_seconds(shape, layout, method, config, gpu, utilisation)/86400
     return {name: one(name) for name in spec["recipes"]}
 
-# %% ../nbs/13_plan.ipynb #9565aef0
+# %% ../nbs/13_plan.ipynb #7794f7cf
 @dataclass(frozen=True)
 class Launch:
     "A file for `accelerate launch`, and what goes with it."
@@ -436,7 +441,7 @@ class Launch:
     layout: Layout
     settings: dict   # of daca-train
 
-_LORA = dict(lora_rank=128, lora_alpha=64, rows_per_pass=6, mixed_precision="bf16", gradient_checkpointing=True, dtype="bfloat16")
+_LORA = dict(lora_rank=128, lora_alpha=64, rows_per_pass=6, rollout_rows=12, mixed_precision="bf16", gradient_checkpointing=True, dtype="bfloat16")
 LAUNCHES = {
     "lora-4bit": Launch("1 GPU of 80 GB: LoRA on 4-bit weights", Layout("nf4"), _LORA | dict(quantization="nf4")),
     "lora-zero2": Launch("8 GPUs of 80 GB: LoRA on bfloat16 weights, DeepSpeed ZeRO-2", Layout("bfloat16", devices=8, sharding="zero2"), _LORA),

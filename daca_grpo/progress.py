@@ -6,10 +6,11 @@
 __all__ = ['RULES', 'TREATMENTS', 'head_summary', 'StepLogps', 'progress', 'zscore', 'Credit', 'BirthScores', 'Scores',
            'CreditRecorder', 'token_z', 'token_factors', 'token_coefficients', 'credit_metrics']
 
-# %% ../nbs/03_progress.ipynb #9d1f7088
+# %% ../nbs/03_progress.ipynb #806e6ab6
 from dataclasses import dataclass
 
 import torch
+from fastcore.basics import patch
 
 from .canvas import Samples, stream_rng
 from .denoiser import Denoiser, target_logit
@@ -40,7 +41,7 @@ def _summary(out, hidden, width, mask_id):
         total = total * (before - top).exp() + logits.sub_(top[:, None]).exp_().sum(-1)
     return torch.stack([top + total.log(), top])
 
-# %% ../nbs/03_progress.ipynb #ce4e9c39
+# %% ../nbs/03_progress.ipynb #4b793f2e
 class StepLogps:
     "Observer of a rollout: log p_k(target) at every masked position of every step."
     def __init__(self,
@@ -67,28 +68,22 @@ class StepLogps:
         self.kept.append((step.rows, positions, seen, hidden))
         self.weights.append(torch.where(torch.arange(L, device=positions.device) < step.block.stop, 1., float(self.stride)))
 
-    @torch.no_grad()
-    def logps(self,
-        completion: torch.Tensor,  # what the rollout wrote [B, L]
-    ) -> torch.Tensor:             # [B, T, L] float32, NaN where a position was not masked, not watched, or the row had stopped
-        "The recorded log-probabilities, once the completion is known."
-        out = torch.full((len(completion), self.num_steps, completion.shape[1]), torch.nan, device=completion.device)
-        for k, (rows, positions, seen, hidden) in enumerate(self.kept):
-            at = rows[:, None], positions
-            if hidden is None: logit = seen[1]
-            else: logit = target_logit(self.denoiser, hidden.flatten(0, 1), completion[at].flatten()).view_as(seen[0])
-            out[:, k][at] = logit - seen[0]
-        return out
+# %% ../nbs/03_progress.ipynb #4daa0cfa
+@patch
+@torch.no_grad()
+def logps(self: StepLogps,
+    completion: torch.Tensor,  # what the rollout wrote [B, L]
+) -> torch.Tensor:             # [B, T, L] float32, NaN where a position was not masked, not watched, or the row had stopped
+    "The recorded log-probabilities, once the completion is known."
+    out = torch.full((len(completion), self.num_steps, completion.shape[1]), torch.nan, device=completion.device)
+    for k, (rows, positions, seen, hidden) in enumerate(self.kept):
+        at = rows[:, None], positions
+        if hidden is None: logit = seen[1]
+        else: logit = target_logit(self.denoiser, hidden.flatten(0, 1), completion[at].flatten()).view_as(seen[0])
+        out[:, k][at] = logit - seen[0]
+    return out
 
-    def delta(self,
-        completion: torch.Tensor,  # what the rollout wrote [B, L]
-    ) -> tuple:                    # what `progress` gives
-        "Progress of each step, watched positions weighed by what they stand for."
-        pad = self.num_steps - len(self.weights)
-        weight = None if self.stride == 1 else torch.nn.functional.pad(torch.stack(self.weights), (0, 0, 0, pad))
-        return progress(self.logps(completion), weight)
-
-# %% ../nbs/03_progress.ipynb #974af77d
+# %% ../nbs/03_progress.ipynb #f9756760
 def progress(
     logps: torch.Tensor,  # log p_k(target) [B, T, L], NaN where not masked
     weight: torch.Tensor|None = None,  # how many positions each stands for at step k [T, L]; None: one
@@ -99,6 +94,15 @@ def progress(
     count = common.sum(-1) if weight is None else (common * weight[:-1]).sum(-1)
     delta = (change if weight is None else change * weight[:-1]).nan_to_num(0.).sum(-1) / count.clamp(min=1)
     return torch.nn.functional.pad(delta, (0, 1)), torch.nn.functional.pad(count > 0, (0, 1))
+
+@patch
+def delta(self: StepLogps,
+    completion: torch.Tensor,  # what the rollout wrote [B, L]
+) -> tuple:                    # what `progress` gives
+    "Progress of each step, watched positions weighed by what they stand for."
+    pad = self.num_steps - len(self.weights)
+    weight = None if self.stride == 1 else torch.nn.functional.pad(torch.stack(self.weights), (0, 0, 0, pad))
+    return progress(self.logps(completion), weight)
 
 # %% ../nbs/03_progress.ipynb #3d2e5988
 def zscore(

@@ -159,7 +159,7 @@ def place(
                 if part: line, column = line + 1, 0
     return pieces, line + (column > 0 or not tokens)
 
-# %% ../nbs/08b_rollout_view.ipynb #36fabd7c
+# %% ../nbs/08b_rollout_view.ipynb #7fbef712
 def plot_rollouts(
     out,                    # folder of a run, finished or not
     step: int|None = None,  # training step; None: the newest one that was sampled
@@ -188,6 +188,7 @@ def plot_rollouts(
     if groups: _draw_legend(ax, write, columns, limit)
     return fig
 
+# %% ../nbs/08b_rollout_view.ipynb #95648bd3
 def _draw_rollout(ax, write, row, pieces, at, limit):
     "Reward, advantage, and the tokens with their steps."
     write(0, at, f"{row['reward']:7.3g} {row['advantage']:+8.3f}")

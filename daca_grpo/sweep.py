@@ -9,13 +9,14 @@ __all__ = ['KEYS', 'TASK_KEYS', 'AXES', 'RESOURCES', 'DEFAULTS', 'LIMIT', 'NAME'
            'LocalJobs', 'SlurmJobs', 'Progress', 'describe', 'run_sweep', 'status', 'time_left', 'status_text',
            'parser', 'show_plan', 'summary', 'command', 'dry_run', 'drive', 'main']
 
-# %% ../nbs/10a_sweep.ipynb #5065ff3d
+# %% ../nbs/10a_sweep.ipynb #827dfe82
 import argparse, fnmatch, itertools, json, os, re, shutil, signal, subprocess, sys, tempfile, time
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 import yaml
+from fastcore.basics import patch
 from tqdm import tqdm
 
 from .experiment import ONE_THREAD, FolderBusy, Job, RunFailed, check_jobs, check_parameters, end_kernels, hold, nearest, own_kernel, run_notebook, run_state, template_parameters
@@ -194,7 +195,7 @@ def expand(
         runs.append(Run(name, **cell, params={k: v for k, v in check_parameters("train", params).items() if k != "out"}, base=base))
     return runs
 
-# %% ../nbs/10a_sweep.ipynb #b8322f33
+# %% ../nbs/10a_sweep.ipynb #300226a5
 @dataclass(frozen=True)
 class Sweep:
     "A sweep on disk."
@@ -217,6 +218,7 @@ def load_sweep(
     found = read_json(Path(out)/"sweep.json")
     return Sweep(Path(out), found["name"], [Run(**r) for r in found["runs"]], {b["id"]: b["params"] for b in found["bases"]}, found["spec"]["resources"])
 
+# %% ../nbs/10a_sweep.ipynb #1e468d32
 def make_sweep(
     spec: dict,   # of `check_spec`
     out,          # folder, made if absent
@@ -380,7 +382,7 @@ class SlurmJobs:
 
 EXECUTORS = {"local": LocalJobs, "slurm": SlurmJobs}
 
-# %% ../nbs/10a_sweep.ipynb #38609d9a
+# %% ../nbs/10a_sweep.ipynb #86e9d1ce
 ATTEMPTS = 3  # of a run whose process vanishes
 
 class Progress:
@@ -403,32 +405,37 @@ class Progress:
         self.adopt(); self.start()
         return ended
 
-    def settled(self, item):
-        "Whether a run that is no longer alive needs no other attempt."
-        if run_state(self.sweep.out/item)["state"] in ("done", "failed"): return True
-        self.tries[item] = self.tries.get(item, 0) + 1
-        if self.tries[item] < ATTEMPTS: return False
-        write_json(self.sweep.out/item/"failed.json", {"error": f"its process vanished {ATTEMPTS} times without a result or an error; {_last_log(self.sweep.out/item)}"})
-        return True
-
-    def adopt(self):
-        "Runs that somebody else computes: jobs of a command before this one."
-        taken = self.executor.alive(self.waiting)
-        self.flying += [i for i in self.waiting if i in taken]
-        self.waiting = [i for i in self.waiting if i not in taken]
-
-    def start(self):
-        able, room = [i for i in self.waiting if self.ready(i)], self.max_parallel - len(self.flying)
-        if self.flying or not self.executor.arrays: able = able[:max(room, 0)]
-        if not able: return
-        self.executor.submit(able, self.max_parallel)
-        self.flying += able
-        self.waiting = [i for i in self.waiting if i not in able]
-
+# %% ../nbs/10a_sweep.ipynb #b28c46dd
 def _last_log(folder, count=4):
     path = Path(folder)/"log.txt"
     if not path.exists(): return "it left no log"
     return "the end of its log:\n" + "\n".join("    " + line for line in path.read_text(errors="replace").strip().split("\n")[-count:])
+
+@patch
+def settled(self: Progress, item):
+    "Whether a run that is no longer alive needs no other attempt."
+    if run_state(self.sweep.out/item)["state"] in ("done", "failed"): return True
+    self.tries[item] = self.tries.get(item, 0) + 1
+    if self.tries[item] < ATTEMPTS: return False
+    write_json(self.sweep.out/item/"failed.json", {"error": f"its process vanished {ATTEMPTS} times without a result or an error; {_last_log(self.sweep.out/item)}"})
+    return True
+
+# %% ../nbs/10a_sweep.ipynb #15b79ea3
+@patch
+def adopt(self: Progress):
+    "Runs that somebody else computes: jobs of a command before this one."
+    taken = self.executor.alive(self.waiting)
+    self.flying += [i for i in self.waiting if i in taken]
+    self.waiting = [i for i in self.waiting if i not in taken]
+
+@patch
+def start(self: Progress):
+    able, room = [i for i in self.waiting if self.ready(i)], self.max_parallel - len(self.flying)
+    if self.flying or not self.executor.arrays: able = able[:max(room, 0)]
+    if not able: return
+    self.executor.submit(able, self.max_parallel)
+    self.flying += able
+    self.waiting = [i for i in self.waiting if i not in able]
 
 # %% ../nbs/10a_sweep.ipynb #7731d724
 def describe(
@@ -538,7 +545,7 @@ def summary(
     seconds = estimate(sweep, start)
     return f"{sweep.name}: {len(runs)} runs, {len(start)} to start, {max_parallel} at a time; estimated time: {in_words(seconds if seconds is None else seconds/max_parallel)}"
 
-# %% ../nbs/10a_sweep.ipynb #06e9564f
+# %% ../nbs/10a_sweep.ipynb #a90a78a5
 def command(
     args: argparse.Namespace,
 ) -> int:       # exit code
@@ -564,6 +571,7 @@ def dry_run(spec, args):
         print(f"{show_plan(steps)}\n{summary(sweep, steps, args.max_parallel)}")
     return 0
 
+# %% ../nbs/10a_sweep.ipynb #1ede8b4e
 def drive(sweep, args):
     "Run what is left to do, and say how it went."
     print(summary(sweep, plan(sweep, args.only, args.retry_failed), args.max_parallel), flush=True)

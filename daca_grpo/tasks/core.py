@@ -6,7 +6,7 @@
 __all__ = ['TASKS', 'PROTOCOLS', 'JUDGES', 'Example', 'no_answer', 'Task', 'nearest', 'get_task', 'score', 'nasty_strings',
            'check_total', 'Verdict', 'get_judge', 'check_protocol', 'answer_examples', 'evaluate_policy']
 
-# %% ../../nbs/07_tasks.core.ipynb #74b051c2
+# %% ../../nbs/07_tasks.core.ipynb #ec3e97d7
 import difflib
 import math
 import time
@@ -17,7 +17,7 @@ from inspect import signature
 
 from ..canvas import row_seeds
 from ..denoiser import Denoiser, decode_completions, encode_prompts
-from ..rollout import Sampler, rollout
+from ..rollout import Engine, Sampler, rollout_in_batches
 
 # %% ../../nbs/07_tasks.core.ipynb #d77c9578
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def check_protocol(
     "Raise ValueError unless it is one of PROTOCOLS."
     if protocol not in PROTOCOLS: raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
 
-# %% ../../nbs/07_tasks.core.ipynb #aff1d1eb
+# %% ../../nbs/07_tasks.core.ipynb #3a353f83
 def answer_examples(
     denoiser: Denoiser,
     task: Task,
@@ -157,14 +157,11 @@ def answer_examples(
 ) -> list:                  # n dictionaries: "prompt", "text", "reward" and every metric
     "One rollout an example, scored."
     if batch_size < 1: raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    rows = []
-    for start in range(0, len(examples), batch_size):
-        part = examples[start:start+batch_size]
-        seeds = row_seeds(seed, 0, range(start, start+len(part)))
-        samples = rollout(denoiser, *encode_prompts(denoiser, [e.prompt for e in part]), seeds, sampler)
-        texts = decode_completions(denoiser, samples.completion, samples.completion_mask)
-        rows += [{"prompt": e.prompt, "text": t, **s} for e, t, s in zip(part, texts, score(task, part, texts))]
-    return rows
+    if not len(examples): return []
+    prompts, seeds = encode_prompts(denoiser, [e.prompt for e in examples]), row_seeds(seed, 0, range(len(examples)))
+    samples = rollout_in_batches(denoiser, *prompts, seeds, sampler, Engine(batch_size)).samples
+    texts = decode_completions(denoiser, samples.completion, samples.completion_mask)
+    return [{"prompt": e.prompt, "text": t, **s} for e, t, s in zip(examples, texts, score(task, examples, texts))]
 
 # %% ../../nbs/07_tasks.core.ipynb #ec39efc3
 def evaluate_policy(
