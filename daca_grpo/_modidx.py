@@ -95,6 +95,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'daca_grpo.denoiser.end_of_turn': ('denoiser.html#end_of_turn', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.find_form': ('denoiser.html#find_form', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.linear_layers': ('denoiser.html#linear_layers', 'daca_grpo/denoiser.py'),
+                                    'daca_grpo.denoiser.load_adapter': ('denoiser.html#load_adapter', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.load_denoiser': ('denoiser.html#load_denoiser', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.load_tokenizer': ('denoiser.html#load_tokenizer', 'daca_grpo/denoiser.py'),
                                     'daca_grpo.denoiser.local_torch_seed': ('denoiser.html#local_torch_seed', 'daca_grpo/denoiser.py'),

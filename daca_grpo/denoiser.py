@@ -8,9 +8,9 @@ __all__ = ['MASK', 'EOS', 'BOS', 'END_OF_TURN', 'VOCABULARIES', 'char_tokenizer'
            'target_logit', 'PositionedLlamaConfig', 'PositionedLlamaModel', 'PositionedLlamaForCausalLM',
            'local_torch_seed', 'small_denoiser', 'prompt_parts', 'cut_prompt', 'encode_prompts', 'decode_completions',
            'linear_layers', 'resolve_targets', 'add_lora', 'no_future_warnings', 'adapter_off', 'LoraSettings',
-           'save_denoiser', 'load_tokenizer', 'load_denoiser', 'numerics']
+           'save_denoiser', 'load_tokenizer', 'load_adapter', 'load_denoiser', 'numerics']
 
-# %% ../nbs/01_denoiser.ipynb #a6fa0cde
+# %% ../nbs/01_denoiser.ipynb #0f0b1aac
 import json
 import warnings
 from collections import Counter
@@ -22,7 +22,8 @@ from pathlib import Path
 
 import torch
 from fastcore.basics import patch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.utils import load_peft_weights
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -457,7 +458,21 @@ def load_tokenizer(
     try: return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as e: raise ValueError(f"no tokenizer can be read from {folder}: {str(e).strip().splitlines()[0]}") from None
 
-# %% ../nbs/01_denoiser.ipynb #0e2062a3
+# %% ../nbs/01_denoiser.ipynb #7c375eab
+def load_adapter(
+    denoiser: Denoiser,  # the base; changed in place
+    folder,              # of the adapter, in peft's format
+):
+    "Put a saved adapter on its base. Raises ValueError if its layers are not the base's."
+    base = f"{type(denoiser.base).__name__} ({denoiser.base.name_or_path})"
+    advice = "An adapter trained on a model's own code needs trust_remote_code=True, one trained on the translated form must do without"
+    try:
+        with no_future_warnings(), warnings.catch_warnings(action="ignore"): denoiser.model = PeftModel.from_pretrained(denoiser.model, folder, is_trainable=True)
+    except ValueError as e: raise ValueError(f"the adapter in {folder} finds none of its layers in {base}: {e}. {advice}") from e
+    saved, there = set(load_peft_weights(folder, device="cpu")), set(get_peft_model_state_dict(denoiser.model))
+    if saved != there: raise ValueError(f"the adapter in {folder} does not fit {base}: it has {min(saved - there, default='nothing more')}, the base wants {min(there - saved, default='nothing more')}. {advice}")
+
+# %% ../nbs/01_denoiser.ipynb #da135df8
 def load_denoiser(
     name_or_path,        # a folder, or owner/model on the hub: a model or an adapter
     base=None,           # the base model, if `name_or_path` holds an adapter; None: where the adapter says it is
@@ -471,7 +486,7 @@ def load_denoiser(
     folder = local_folder(name_or_path, settings.revision)
     if (adapter := folder/"adapter_config.json").exists():
         denoiser = load_denoiser(base or json.loads(adapter.read_text())["base_model_name_or_path"] or "", settings=settings)
-        with no_future_warnings(): denoiser.model = PeftModel.from_pretrained(denoiser.model, folder, is_trainable=True)
+        load_adapter(denoiser, folder)
         return denoiser.eval()
     model = load_model(folder, settings)
     model.name_or_path = str(name_or_path)  # what an adapter will know of its base

@@ -8,7 +8,7 @@ __all__ = ['LOADING', 'interval', 'paired_items', 'read_generations', 'judge_row
            'compare_runs', 'about_model', 'claim_evaluation', 'run_evaluation', 'save_evaluation', 'eval_parser',
            'task_options', 'main', 'score_table']
 
-# %% ../nbs/09_evaluate.ipynb #0ac7d1d0
+# %% ../nbs/09_evaluate.ipynb #f3e27f0c
 import argparse
 import json
 import sys
@@ -25,7 +25,7 @@ from tqdm.auto import tqdm
 
 from .canvas import row_seeds, stream_rng
 from .denoiser import Denoiser, decode_completions, encode_prompts, load_denoiser
-from .files import append_jsonl, as_json, differences, read_json, read_jsonl, write_json
+from .files import append_jsonl, as_json, differences, quiet, read_json, read_jsonl, write_json
 from .hub import LoadSettings
 from .rollout import Engine, Sampler, rollout_in_batches
 from .tasks.core import JUDGES, PROTOCOLS, TASKS, Task, Verdict, check_protocol, get_judge, get_task, score
@@ -67,7 +67,7 @@ def paired_items(
     p = (binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.) if exact else None
     return dict(difference=float((a - b).sum() / t.sum()), low=float(low), high=float(high), p=p and float(p), only_a=only_a, only_b=only_b)
 
-# %% ../nbs/09_evaluate.ipynb #6aeb571f
+# %% ../nbs/09_evaluate.ipynb #c2ba0d10
 def read_generations(
     path,         # .jsonl, .json, .csv or .parquet
     task: str,    # whose generations these are
@@ -98,7 +98,7 @@ def judge_rows(
     def one(row):
         try: return judge(row[1], protocol) if row[1]["ground_truth"] is not None else Verdict(0, 1)
         except ValueError as e: raise ValueError(f"{path}, line {row[0]}, field 'ground_truth': {e}") from None
-    with ThreadPoolExecutor(workers) as pool: return list(tqdm(pool.map(one, rows), total=len(rows), desc="judge", disable=None))
+    with ThreadPoolExecutor(workers) as pool: return list(tqdm(pool.map(one, rows), total=len(rows), desc="judge", disable=quiet()))
 
 # %% ../nbs/09_evaluate.ipynb #e846c246
 def score_file(
@@ -196,7 +196,7 @@ def batches(
     for k in keys: cells.setdefault(k[:2], []).append(k)
     return [c[i:i+size] for c in cells.values() for i in range(0, len(c), size)]
 
-# %% ../nbs/09_evaluate.ipynb #772861f5
+# %% ../nbs/09_evaluate.ipynb #4bbd910e
 def written(
     out: Path,
 ) -> dict:      # {(task, length, seed, item): record}
@@ -217,7 +217,7 @@ def generate_all(
     for task in tasks: todo += [(task, b) for b in batches([k for k in item_keys(task, config) if (task.name, *k) not in done], config.batch_size)]
     state.wait_for_everyone()  # all have seen the same files before anybody writes
     mine = todo[state.process_index::state.num_processes]
-    for task, keys in tqdm(mine, desc="generate", unit="batch", disable=not state.is_main_process or None):
+    for task, keys in tqdm(mine, desc="generate", unit="batch", disable=not state.is_main_process or quiet()):
         for record in generate(denoiser, task, config, keys, about): append_jsonl(out/f"part-{state.process_index}.jsonl", record)
     state.wait_for_everyone()
     done = written(out)

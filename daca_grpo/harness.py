@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['continuation_logps', 'request_sampler', 'cut_at', 'DiffusionLM']
 
-# %% ../nbs/09a_harness.ipynb #40f67a07
+# %% ../nbs/09a_harness.ipynb #4c8c051c
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from .canvas import Samples, left_pad, row_seeds
 from .denoiser import Denoiser, decode_completions
+from .files import quiet
 from .kin import elbo_counts
 from .likelihood import Estimator, estimate
 from .rollout import Sampler, evaluating, rollout
@@ -60,7 +61,7 @@ def cut_at(
         if stop: text = text.split(stop)[0]
     return text
 
-# %% ../nbs/09a_harness.ipynb #f2453278
+# %% ../nbs/09a_harness.ipynb #67392f52
 class DiffusionLM(LM):
     "A denoiser for lm-evaluation-harness: `lm_eval.simple_evaluate(model=DiffusionLM(denoiser), tasks=[...])`."
     def __init__(self,
@@ -111,7 +112,7 @@ class DiffusionLM(LM):
 
     def generate_until(self, requests, disable_tqdm=False):
         "Texts, cut before the first stop string."
-        return [self._generate(i, *r.args) for i, r in enumerate(tqdm(requests, desc="generate", disable=disable_tqdm or None))]
+        return [self._generate(i, *r.args) for i, r in enumerate(tqdm(requests, desc="generate", disable=disable_tqdm or quiet()))]
 
     def _generate(self, number, context, settings):
         sampler = request_sampler(self.sampler, settings)
