@@ -309,6 +309,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                   'daca_grpo.launch.default_text': ('launch.html#default_text', 'daca_grpo/launch.py'),
                                   'daca_grpo.launch.describe': ('launch.html#describe', 'daca_grpo/launch.py'),
                                   'daca_grpo.launch.launch_training': ('launch.html#launch_training', 'daca_grpo/launch.py'),
+                                  'daca_grpo.launch.load_trained': ('launch.html#load_trained', 'daca_grpo/launch.py'),
                                   'daca_grpo.launch.main': ('launch.html#main', 'daca_grpo/launch.py'),
                                   'daca_grpo.launch.options': ('launch.html#options', 'daca_grpo/launch.py'),
                                   'daca_grpo.launch.parser': ('launch.html#parser', 'daca_grpo/launch.py'),

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['OWNERS', 'SETTINGS', 'RUN_FLAGS', 'Setting', 'settings_of_a_run', 'convert', 'resolve', 'base_model',
-           'launch_training', 'run_training', 'describe', 'show_recipes', 'default_text', 'parser', 'read_config',
-           'options', 'main']
+           'launch_training', 'run_training', 'load_trained', 'describe', 'show_recipes', 'default_text', 'parser',
+           'read_config', 'options', 'main']
 
-# %% ../nbs/08a_launch.ipynb #f7934bcb
+# %% ../nbs/08a_launch.ipynb #35206361
 import argparse
 import signal
 import subprocess
@@ -22,7 +22,7 @@ import yaml
 from accelerate.utils import parse_flag_from_env
 from fastcore.docments import docments
 
-from .denoiser import LoraSettings, add_lora, load_denoiser
+from .denoiser import Denoiser, LoraSettings, add_lora, load_denoiser
 from .files import read_json, write_json
 from .hub import LoadSettings
 from .method import BASES, KIN, PRESETS, RECIPES, Method, preset as preset_settings, recipe as make_method
@@ -152,6 +152,17 @@ def run_training(
     if main and not (out/"command.json").exists():
         write_json(out/"command.json", dict(recipe=recipe, task=task, task_options=task_options or {}, model=model, preset=preset, isolation=isolation([task]), **{k: v for p in parts.values() for k, v in p.items()}))
     return train(denoiser, problems, method, config, out)
+
+# %% ../nbs/08a_launch.ipynb #d2d56ee2
+def load_trained(
+    out,           # folder of a finished run
+) -> Denoiser:
+    "The policy that a run has trained. Raises FileNotFoundError if there is none yet."
+    out = Path(out)
+    folder = next((out/n for n in ("model", "adapter") if (out/n).exists()), None)
+    if folder is None: raise FileNotFoundError(f"{out} holds no trained model; is the run finished?")
+    command = read_json(out/"command.json")
+    return load_denoiser(folder, settings=LoadSettings(**{f.name: command[f.name] for f in fields(LoadSettings) if f.name in command}))
 
 # %% ../nbs/08a_launch.ipynb #e5815006
 def describe(
