@@ -1101,6 +1101,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'daca_grpo.trainer.gather_rows': ('trainer.html#gather_rows', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.identity': ('trainer.html#identity', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.is_sharded': ('trainer.html#is_sharded', 'daca_grpo/trainer.py'),
+                                   'daca_grpo.trainer.keep_results_exact': ('trainer.html#keep_results_exact', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.load_checkpoint': ('trainer.html#load_checkpoint', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.make_accelerator': ('trainer.html#make_accelerator', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.make_optimizer': ('trainer.html#make_optimizer', 'daca_grpo/trainer.py'),

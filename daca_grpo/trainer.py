@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_examples', 'Rollouts', 'rollout_engine',
-           'collect', 'gather_rows', 'assemble', 'reward_metrics', 'is_sharded', 'refresh_actor', 'record_rows',
-           'record_policies', 'unshared', 'add_gradients', 'update', 'save_bad_rows', 'RunState', 'trained_parameters',
-           'write_checkpoint', 'remove_folder', 'save_checkpoint', 'read_checkpoint', 'newest_checkpoint', 'batch_to',
-           'load_checkpoint', 'identity', 'open_run', 'rewind', 'read_metrics', 'peak_memory_gb', 'speed',
-           'token_strings', 'credit_rows', 'sample_rows', 'evaluate_shared', 'make_optimizer', 'process_state',
-           'make_accelerator', 'tracker_names', 'Run', 'start_run', 'collect_batch', 'run_update', 'run_step', 'train',
-           'model_folder', 'restore', 'finish']
+           'collect', 'gather_rows', 'assemble', 'reward_metrics', 'is_sharded', 'keep_results_exact', 'refresh_actor',
+           'record_rows', 'record_policies', 'unshared', 'add_gradients', 'update', 'save_bad_rows', 'RunState',
+           'trained_parameters', 'write_checkpoint', 'remove_folder', 'save_checkpoint', 'read_checkpoint',
+           'newest_checkpoint', 'batch_to', 'load_checkpoint', 'identity', 'open_run', 'rewind', 'read_metrics',
+           'peak_memory_gb', 'speed', 'token_strings', 'credit_rows', 'sample_rows', 'evaluate_shared',
+           'make_optimizer', 'process_state', 'make_accelerator', 'tracker_names', 'Run', 'start_run', 'collect_batch',
+           'run_update', 'run_step', 'train', 'model_folder', 'restore', 'finish']
 
-# %% ../nbs/08_trainer.ipynb #6c715a66
+# %% ../nbs/08_trainer.ipynb #65fda767
 import copy
 import os
 import re
@@ -32,6 +32,7 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import LoggerType, broadcast_object_list, parse_flag_from_env
 from peft import PeftModel
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 from tqdm.auto import tqdm
 from transformers import get_scheduler
@@ -179,7 +180,7 @@ def reward_metrics(
     groups = rewards.view(-1, num_generations)
     return dict(reward=rewards.mean().item(), reward_std=rewards.std(correction=0).item(), flat_groups=(groups == groups[:, :1]).all(1).float().mean().item())
 
-# %% ../nbs/08_trainer.ipynb #ddf6e626
+# %% ../nbs/08_trainer.ipynb #34a94055
 def is_sharded(
     accelerator: Accelerator,
 ) -> bool:
@@ -189,6 +190,13 @@ def is_sharded(
     if accelerator.distributed_type != DistributedType.FSDP: return False
     if not accelerator.is_fsdp2: raise ValueError("FSDP's first version is not supported: it has no weights one by one. Set fsdp_version: 2 in accelerate's configuration")
     return True
+
+def keep_results_exact(
+    accelerator: Accelerator,  # its plugin for FSDP is changed in place
+):
+    "Under FSDP with mixed precision: results of a module stay as they are, gradients of the processes add up in float32."
+    plugin = accelerator.state.fsdp_plugin
+    if plugin.mixed_precision_policy: plugin.mixed_precision_policy = MixedPrecisionPolicy(plugin.mixed_precision_policy.param_dtype, reduce_dtype=torch.float32)
 
 def refresh_actor(
     actor: Denoiser,   # a whole copy
@@ -541,7 +549,7 @@ def evaluate_shared(
     total = accelerator.gather(sums).sum(0).tolist()
     return {k: v / total[0] for k, v in zip(names, total[1:])}
 
-# %% ../nbs/08_trainer.ipynb #9a42ee03
+# %% ../nbs/08_trainer.ipynb #b2e2f707
 def make_optimizer(
     denoiser: Denoiser,
     config: TrainConfig,
@@ -568,6 +576,7 @@ def make_accelerator(
         raise ValueError(f"log_with {config.log_with!r}: " + (f"install it first (pip install {config.log_with})" if exists else f"accelerate knows {', '.join(str(t) for t in LoggerType if t != 'all')}"))
     process_state()
     accelerator = Accelerator(mixed_precision=config.mixed_precision, log_with=config.log_with, project_dir=str(out))
+    if is_sharded(accelerator): keep_results_exact(accelerator)
     if method.sml_weight and method.num_strata > config.sampler.length:
         raise ValueError(f"num_strata {method.num_strata} is more than the {config.sampler.length} tokens of a completion")
     per_process = config.num_generations * accelerator.num_processes

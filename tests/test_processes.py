@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from common import root
-from processes import METHODS
+from processes import METHODS, fresh, weights
+from daca_grpo.denoiser import load_denoiser
 from daca_grpo.files import read_jsonl
+from daca_grpo.plan import accelerate_config
 from daca_grpo.trainer import read_metrics
 
 def start(out, *launcher, precision='no'):
@@ -19,8 +21,9 @@ def found(tmp_path_factory):
     "What one process and two found"
     home = tmp_path_factory.mktemp('processes')
     launch = ('-m', 'accelerate.commands.launch', '--multi_gpu', '--num_processes', '2', '--num_machines', '1', '--mixed_precision', 'no', '--dynamo_backend', 'no', '--main_process_port', '0')
-    started = {1: start(home/'1'), 2: start(home/'2', *launch), 'bf16': start(home/'bf16', precision='bf16')}
-    for n, process in started.items():  # n processes, or one with bf16
+    sharded = ('-m', 'accelerate.commands.launch', '--config_file', str(accelerate_config('full-fsdp2')), '--num_processes', '2', '--main_process_port', '0')
+    started = {1: start(home/'1'), 2: start(home/'2', *launch), 'bf16': start(home/'bf16', precision='bf16'), 'fsdp': start(home/'fsdp', *sharded, precision='fsdp')}
+    for n, process in started.items():  # n processes, one with bf16, two with the file for FSDP
         text = process.communicate(timeout=600)[0]
         assert process.returncode == 0, f'{n}\n{text[-4000:]}'
     return {n: (home/str(n), torch.load(home/str(n)/'found.pt', weights_only=False)) for n in started}
@@ -45,11 +48,11 @@ def test_rollouts_and_metrics_are_those_of_one_process(found):
     rewards = [read_jsonl(found[n][0]/'run'/'rewards.jsonl')[0]['rewards'] for n in (1, 2)]
     assert rewards[0] == rewards[1] and len(rewards[0]) == 8  # of all processes
 
-@pytest.mark.parametrize('n', [1, 2])
+@pytest.mark.parametrize('n', [1, 2, 'fsdp'])
 def test_stopped_run_goes_on_to_the_same_weights(found, n):
     out, got = found[n]
     assert torch.equal(got['run'][0], got['resumed'][0])
-    assert len(got['calls']) < 3 * 8 / n, 'it began again instead of going on'
+    assert len(got['calls']) < 3 * 8 / (2 if n == 'fsdp' else n), 'it began again instead of going on'
     assert read_metrics(out/'run'/'metrics.jsonl') == read_metrics(out/'stopped'/'metrics.jsonl')
 
 def test_adapter_of_two_processes(found):
@@ -57,9 +60,12 @@ def test_adapter_of_two_processes(found):
     torch.testing.assert_close(one[0], two[0], atol=5e-4, rtol=0)
     assert (found[2][0]/'lora'/'adapter'/'adapter_config.json').exists()
 
-def test_actor_takes_over_sharded_weights(found):
-    actor, truth = found[2][1]['actor']
-    assert torch.equal(actor, truth)
+def test_sharded_training_ends_with_the_weights_of_one_process(found):
+    for name in ('run', 'diffu-grpo+dps+sml', 'gdpo+sml'):  # the second has a reference policy
+        torch.testing.assert_close(found['fsdp'][1][name][0], found[1][1][name][0], atol=1e-6, rtol=0)
+    saved = load_denoiser(found['fsdp'][0]/'run'/'model')  # gathered, in the transformers format
+    assert torch.equal(weights(saved), found['fsdp'][1]['run'][0])
+    assert len(list((found['fsdp'][0]/'run'/'checkpoints').glob('update-*/sharded/*model*'))) > 0
 
 def test_trackers_get_the_metrics(found):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -78,6 +84,10 @@ def test_mixed_precision_trains_float32_weights(found):
         assert w.dtype == torch.float32 and w.isfinite().all() and result['skipped_updates'] == 0
         ratios = [r['ratio_max'] for r in read_metrics(found['bf16'][0]/name/'metrics.jsonl') if 'ratio_max' in r]
         assert all(abs(r - 1) < .1 for r in ratios)  # old and current values go through the same precision
+    sharded, whole = found['fsdp'][1]['bf16'][0], found['bf16'][1]['diffu-grpo+dps+sml'][0]
+    assert (sharded - whole).norm() < .1 * (whole - weights(fresh())).norm()  # of the way that six updates went: bfloat16 turns the direction of the smallest
+    one, two = (read_metrics(out/'metrics.jsonl')[1]['grad_norm'] for out in (found['bf16'][0]/'diffu-grpo+dps+sml', found['fsdp'][0]/'bf16'))
+    assert one == pytest.approx(two, rel=.02)
 
 def test_evaluation_of_two_processes_is_that_of_one(found):
     one, two = ([(r['item'], r['seed'], r['generation'], r['letters']) for r in read_jsonl(found[n][0]/'evaluation'/'generations.jsonl')] for n in (1, 2))
