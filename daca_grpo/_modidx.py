@@ -1128,6 +1128,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'daca_grpo.trainer.speed': ('trainer.html#speed', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.start_run': ('trainer.html#start_run', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.step_examples': ('trainer.html#step_examples', 'daca_grpo/trainer.py'),
+                                   'daca_grpo.trainer.tell_deepspeed': ('trainer.html#tell_deepspeed', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.token_strings': ('trainer.html#token_strings', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.tracker_names': ('trainer.html#tracker_names', 'daca_grpo/trainer.py'),
                                    'daca_grpo.trainer.train': ('trainer.html#train', 'daca_grpo/trainer.py'),

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['CHECKPOINT_FORMAT', 'BOOKKEEPING', 'VOLATILE', 'TrainConfig', 'step_examples', 'Rollouts', 'rollout_engine',
-           'collect', 'gather_rows', 'assemble', 'reward_metrics', 'is_sharded', 'keep_results_exact', 'refresh_actor',
-           'record_rows', 'record_policies', 'unshared', 'add_gradients', 'update', 'save_bad_rows', 'RunState',
-           'trained_parameters', 'write_checkpoint', 'remove_folder', 'save_checkpoint', 'read_checkpoint',
+           'collect', 'gather_rows', 'assemble', 'reward_metrics', 'is_sharded', 'keep_results_exact', 'tell_deepspeed',
+           'refresh_actor', 'record_rows', 'record_policies', 'unshared', 'add_gradients', 'update', 'save_bad_rows',
+           'RunState', 'trained_parameters', 'write_checkpoint', 'remove_folder', 'save_checkpoint', 'read_checkpoint',
            'newest_checkpoint', 'batch_to', 'load_checkpoint', 'identity', 'open_run', 'rewind', 'read_metrics',
            'peak_memory_gb', 'speed', 'token_strings', 'credit_rows', 'sample_rows', 'evaluate_shared',
            'make_optimizer', 'process_state', 'make_accelerator', 'tracker_names', 'Run', 'start_run', 'collect_batch',
@@ -180,7 +180,7 @@ def reward_metrics(
     groups = rewards.view(-1, num_generations)
     return dict(reward=rewards.mean().item(), reward_std=rewards.std(correction=0).item(), flat_groups=(groups == groups[:, :1]).all(1).float().mean().item())
 
-# %% ../nbs/08_trainer.ipynb #34a94055
+# %% ../nbs/08_trainer.ipynb #c043284e
 def is_sharded(
     accelerator: Accelerator,
 ) -> bool:
@@ -197,6 +197,13 @@ def keep_results_exact(
     "Under FSDP with mixed precision: results of a module stay as they are, gradients of the processes add up in float32."
     plugin = accelerator.state.fsdp_plugin
     if plugin.mixed_precision_policy: plugin.mixed_precision_policy = MixedPrecisionPolicy(plugin.mixed_precision_policy.param_dtype, reduce_dtype=torch.float32)
+
+def tell_deepspeed(
+    accelerator: Accelerator,  # its plugin for DeepSpeed is changed in place
+    config: TrainConfig,
+):
+    "Hand over what its engine does by itself: it clips gradients, and wants to know the rows of a pass."
+    accelerator.state.deepspeed_plugin.deepspeed_config |= dict(train_micro_batch_size_per_gpu=config.rows_per_pass, gradient_clipping=config.max_grad_norm)
 
 def refresh_actor(
     actor: Denoiser,   # a whole copy
@@ -549,7 +556,7 @@ def evaluate_shared(
     total = accelerator.gather(sums).sum(0).tolist()
     return {k: v / total[0] for k, v in zip(names, total[1:])}
 
-# %% ../nbs/08_trainer.ipynb #b2e2f707
+# %% ../nbs/08_trainer.ipynb #16e2a9f3
 def make_optimizer(
     denoiser: Denoiser,
     config: TrainConfig,
@@ -577,6 +584,7 @@ def make_accelerator(
     process_state()
     accelerator = Accelerator(mixed_precision=config.mixed_precision, log_with=config.log_with, project_dir=str(out))
     if is_sharded(accelerator): keep_results_exact(accelerator)
+    if accelerator.distributed_type == DistributedType.DEEPSPEED: tell_deepspeed(accelerator, config)
     if method.sml_weight and method.num_strata > config.sampler.length:
         raise ValueError(f"num_strata {method.num_strata} is more than the {config.sampler.length} tokens of a completion")
     per_process = config.num_generations * accelerator.num_processes

@@ -1,4 +1,4 @@
-"""What test_processes.py runs in one process and, under `accelerate launch`, in two: python tests/processes.py OUT no|bf16|fsdp."""
+"""What test_processes.py runs in one process and, under `accelerate launch`, in two: python tests/processes.py OUT no|bf16|fsdp|zero2."""
 import os, sys
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +67,10 @@ def run_and_resume(out):
 
 def main(out, precision):
     out, found = Path(out), {}
+    if precision == 'zero2':
+        found = run_and_resume(out) | {'lora': trained(out/'lora', METHODS['diffu-grpo+dps+sml'], lora=True, mixed_precision='no')}
+        if process_state().is_main_process: torch.save(found, out/'found.pt')
+        return
     if precision == 'fsdp':
         shard()
         found = run_and_resume(out) | {name: trained(out/name, METHODS[name], mixed_precision='no') for name in ('diffu-grpo+dps+sml', 'gdpo+sml')}

@@ -1,5 +1,6 @@
 "Two processes do what one does: the same rollouts, the same gradient, the same metrics; and they resume. On CPUs, over gloo."
 import os, subprocess, sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from daca_grpo.plan import accelerate_config
 from daca_grpo.trainer import read_metrics
 
 def start(out, *launcher, precision='no'):
-    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(root), str(root/'tests')]), 'OMP_NUM_THREADS': '1', 'TQDM_DISABLE': '1', 'CUDA_VISIBLE_DEVICES': ''}
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(root), str(root/'tests'), *filter(None, [os.environ.get('PYTHONPATH')])]), 'OMP_NUM_THREADS': '1', 'TQDM_DISABLE': '1', 'CUDA_VISIBLE_DEVICES': '', 'DS_ACCELERATOR': 'cpu'}
     out.mkdir()
     return subprocess.Popen([sys.executable, *launcher, str(root/'tests'/'processes.py'), str(out), precision], env=env, cwd=out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -21,9 +22,10 @@ def found(tmp_path_factory):
     "What one process and two found"
     home = tmp_path_factory.mktemp('processes')
     launch = ('-m', 'accelerate.commands.launch', '--multi_gpu', '--num_processes', '2', '--num_machines', '1', '--mixed_precision', 'no', '--dynamo_backend', 'no', '--main_process_port', '0')
-    sharded = ('-m', 'accelerate.commands.launch', '--config_file', str(accelerate_config('full-fsdp2')), '--num_processes', '2', '--main_process_port', '0')
-    started = {1: start(home/'1'), 2: start(home/'2', *launch), 'bf16': start(home/'bf16', precision='bf16'), 'fsdp': start(home/'fsdp', *sharded, precision='fsdp')}
-    for n, process in started.items():  # n processes, one with bf16, two with the file for FSDP
+    by_file = lambda name: ('-m', 'accelerate.commands.launch', '--config_file', str(accelerate_config(name)), '--num_processes', '2', '--main_process_port', '0')
+    started = {1: start(home/'1'), 2: start(home/'2', *launch), 'bf16': start(home/'bf16', precision='bf16'), 'fsdp': start(home/'fsdp', *by_file('full-fsdp2'), precision='fsdp')}
+    if find_spec('deepspeed'): started['zero2'] = start(home/'zero2', *by_file('lora-zero2'), precision='zero2')
+    for n, process in started.items():  # n processes, one with bf16, two with the file for FSDP or for DeepSpeed
         text = process.communicate(timeout=600)[0]
         assert process.returncode == 0, f'{n}\n{text[-4000:]}'
     return {n: (home/str(n), torch.load(home/str(n)/'found.pt', weights_only=False)) for n in started}
@@ -48,11 +50,13 @@ def test_rollouts_and_metrics_are_those_of_one_process(found):
     rewards = [read_jsonl(found[n][0]/'run'/'rewards.jsonl')[0]['rewards'] for n in (1, 2)]
     assert rewards[0] == rewards[1] and len(rewards[0]) == 8  # of all processes
 
-@pytest.mark.parametrize('n', [1, 2, 'fsdp'])
+deepspeed = pytest.mark.skipif(not find_spec('deepspeed'), reason='DeepSpeed is not installed')
+
+@pytest.mark.parametrize('n', [1, 2, 'fsdp', pytest.param('zero2', marks=deepspeed)])
 def test_stopped_run_goes_on_to_the_same_weights(found, n):
     out, got = found[n]
     assert torch.equal(got['run'][0], got['resumed'][0])
-    assert len(got['calls']) < 3 * 8 / (2 if n == 'fsdp' else n), 'it began again instead of going on'
+    assert len(got['calls']) < 3 * 8 / (1 if n == 1 else 2), 'it began again instead of going on'
     assert read_metrics(out/'run'/'metrics.jsonl') == read_metrics(out/'stopped'/'metrics.jsonl')
 
 def test_adapter_of_two_processes(found):
@@ -66,6 +70,10 @@ def test_sharded_training_ends_with_the_weights_of_one_process(found):
     saved = load_denoiser(found['fsdp'][0]/'run'/'model')  # gathered, in the transformers format
     assert torch.equal(weights(saved), found['fsdp'][1]['run'][0])
     assert len(list((found['fsdp'][0]/'run'/'checkpoints').glob('update-*/sharded/*model*'))) > 0
+
+@deepspeed
+def test_deepspeed_ends_with_the_weights_of_one_process(found):
+    for name in ('run', 'lora'): torch.testing.assert_close(found['zero2'][1][name][0], found[1][1][name][0], atol=1e-6, rtol=0)
 
 def test_trackers_get_the_metrics(found):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
