@@ -143,15 +143,15 @@ def linear_weight(
     if num_strata < 2: raise ValueError("weight 'linear' needs at least 2 strata: with one, SML is the mean-field estimate")
     return num_strata / (2*(num_strata - 1))
 
-# %% ../nbs/04_likelihood.ipynb #b75eecd2
-LOGIT_BYTES = 384 << 20   # memory for logits and their gradient
+# %% ../nbs/04_likelihood.ipynb #122c64c3
+LOGIT_BYTES = 384 << 20   # memory for logits and their gradient, at most
 CANVAS_TOKENS = 2048      # canvas tokens of one pass over several views; a device with many cores is busy with that many
 
 def piece_size(
     vocab_size: int,    # V
     num_bytes: int = LOGIT_BYTES,
 ) -> int:               # positions, at least 1
-    "Positions whose logits go through the head at once."
+    "Positions whose logits may exist at a time."
     if num_bytes < 1: raise ValueError(f"the memory for logits must be at least 1 byte, got {num_bytes}")
     return max(1, num_bytes // (4 * 4 * vocab_size))
 

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['LLADA_8B', 'DREAM_7B', 'NAMES', 'UTILISATION', 'RESERVE', 'GPUS', 'LAUNCHES', 'Shape', 'shape_of', 'Layout',
            'scored_tokens', 'StepCount', 'step_counts', 'saved_bytes', 'cast_bytes', 'Alive', 'resident', 'working_set',
-           'dps_bytes', 'logit_bytes', 'pass_bytes', 'memory', 'peak', 'forward_flops', 'backward_flops', 'flops',
-           'Meter', 'random_prompts', 'trial_step', 'Gpu', 'fits', 'step_seconds', 'of_preset', 'grid_days', 'Launch',
-           'accelerate_config']
+           'dps_bytes', 'logit_bytes', 'tile_bytes', 'pass_bytes', 'memory', 'peak', 'forward_flops', 'backward_flops',
+           'flops', 'Meter', 'random_prompts', 'trial_step', 'Gpu', 'fits', 'step_seconds', 'of_preset', 'grid_days',
+           'Launch', 'accelerate_config']
 
-# %% ../nbs/13_plan.ipynb #d7736fb0
+# %% ../nbs/13_plan.ipynb #4935d7c5
 import time
 import weakref
 from contextlib import contextmanager, nullcontext
@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .canvas import Samples, row_seeds, stream_rng
-from .denoiser import Denoiser, adapter_off
+from .denoiser import CELLS, Denoiser, adapter_off
 from .likelihood import piece_size
 from .method import Method, accumulate_gradient, estimator, make_batch, preset, recipe, record_logps
 from .progress import BirthScores, CreditRecorder, token_z
@@ -223,7 +223,15 @@ def logit_bytes(
     most = max(8*now + 4*before for before, now in zip(block, block[1:]))
     return rows*shape.vocab*most + 3*min(2**28 if layout.cuda else 2**21, 4*rows*shape.vocab*sampler.block_length)
 
-# %% ../nbs/13_plan.ipynb #8e4ad6c9
+# %% ../nbs/13_plan.ipynb #9e2ce8bd
+def tile_bytes(
+    shape: Shape, layout: Layout,
+    positions: int,      # scored ones of a pass
+) -> int:
+    "Logits of a tile; where products are in bfloat16, in two copies of that and one of float32."
+    cells = min(CELLS["other" if layout.cuda else "cpu"], shape.vocab*min(positions, piece_size(shape.vocab)))
+    return cells*(4 if layout.weights == "float32" and not layout.autocast else 8)
+
 def pass_bytes(
     shape: Shape, layout: Layout,
     rows: int,       # rows of the pass
@@ -235,12 +243,14 @@ def pass_bytes(
     block = n*saved_bytes(shape, layout)
     layers = n*shape.width*w*shape.layers if layout.checkpointing else block*shape.layers + cast_bytes(shape, layout)
     ends = n*shape.width*(4 + 2*w) + rows*scored*shape.width*w  # the last norm, the gathered hidden states
-    piece = shape.vocab*min(rows*scored, piece_size(shape.vocab))  # logits that exist at a time
+    tile = tile_bytes(shape, layout, rows*scored)
+    ends += rows*scored*shape.width*4  # sum_v p_v w_v of each position
+    head = 0 if layout.lora_rank else shape.vocab*shape.width*w  # its gradient, before it is added to the others
     backward = (block + cast_bytes(shape, layout)//shape.layers)*layout.checkpointing + n*shape.ffn*(6 if w == 4 or layout.lora_rank else 3)
-    more, logits = max((ends, 16*piece), (ends + cast_bytes(shape, layout)*layout.checkpointing, 10*piece), (backward, 0), key=sum)
+    more, logits = max((ends + cast_bytes(shape, layout)*layout.checkpointing, tile + head), (backward, 0), key=sum)
     return dict(activations=layers + more, logits=logits)
 
-# %% ../nbs/13_plan.ipynb #194e8ddd
+# %% ../nbs/13_plan.ipynb #b7bbe646
 def memory(
     shape: Shape, layout: Layout, method: Method,
     config: TrainConfig,
@@ -257,7 +267,7 @@ def memory(
         forward = rows*tokens*working_set(shape, layout)
         return dict(activations=forward, logits=0) if forward > logits else dict(activations=0, logits=logits)
     stages = dict(rollout={**idle, **either(rolled, logit_bytes(shape, layout, s, rolled)), "DPS states": dps_bytes(shape, layout, method, s, rolled)},
-                  fixed={**idle, **either(rows, 8*shape.vocab*min(rows*max(views), piece_size(shape.vocab)))},
+                  fixed={**idle, **either(rows, tile_bytes(shape, layout, rows*max(views)))},
                   update={**base, **pass_bytes(shape, layout, rows, tokens, max(views))},
                   optimiser={**base, "temporaries": temporaries})
     if layout.sharding == "fsdp": stages["refresh"] = {**idle, "temporaries": 4*shape.width*max(shape.vocab, shape.ffn)}
@@ -269,7 +279,7 @@ def peak(
     "The stage that decides."
     return max(((name, sum(parts.values())) for name, parts in stages.items()), key=lambda p: p[1])
 
-# %% ../nbs/13_plan.ipynb #c3ead96e
+# %% ../nbs/13_plan.ipynb #f496438b
 def forward_flops(
     shape: Shape, layout: Layout,
     rows: int, tokens: int,   # rows, canvas tokens of each
@@ -284,18 +294,17 @@ def forward_flops(
 def backward_flops(
     shape: Shape, layout: Layout,
     rows: int, tokens: int, scored: int,
-    per_pass: int,            # rows of one pass: they decide whether the head goes by pieces
 ) -> float:
     "The backward pass, with what it computes again."
     n, r, d, m = rows*tokens, layout.lora_rank, shape.width, shape.block_matrices
     head, attention = 2*rows*scored*d*shape.vocab, 4*n*tokens*d*shape.layers
-    again = head if min(rows, per_pass)*scored > piece_size(shape.vocab) else 0
+    again = 0 if r else head  # a head that is trained needs its logits once more
     if layout.checkpointing: again += 2*n*(shape.linear + shape.adapter(r)) + attention - 2*n*shape.layers*(r*d if r else d*shape.ffn)
     if not r: return again + 2*(2*n*shape.linear + head) + 2.5*attention
     first = 2*n*(sum(i*o for name, (i, o) in m.items() if name in "qkv") + 3*r*d)  # nobody needs gradients of the embedded tokens
     return again + 2*n*(shape.linear + 2*shape.adapter(r)) - first + head + 2.5*attention
 
-# %% ../nbs/13_plan.ipynb #530989c4
+# %% ../nbs/13_plan.ipynb #5b265e36
 def flops(
     shape: Shape, layout: Layout, method: Method,
     config: TrainConfig,
@@ -306,7 +315,7 @@ def flops(
     run = lambda scored, adapter=True: forward_flops(shape, layout, B, S, scored, adapter)
     every = sum(map(run, views))
     watched = sum(x.later // c.scope_stride for x in steps) if c.active and c.rule in ("dps", "shuffled") and c.scope == "canvas" else 0
-    back = sum(backward_flops(shape, layout, B, S, v, config.rows_per_pass) for v in views)
+    back = sum(backward_flops(shape, layout, B, S, v) for v in views)
     twice = every if method.objective != "ratio-free" and len(views) > 1 else 0  # the two-pass form of a ratio
     return {"rollout": (1 + (s.guidance > 0))*len(steps)*run(0) + 2*B*sum(x.block for x in steps)*shape.width*shape.vocab, "DPS": 2*B*watched*shape.width*shape.vocab,
             "old policy": (mu - 1)*every*method.objective.endswith("ratio"), "reference": mu*sum(run(v, False) for v in views)*(method.beta > 0), "updates": mu*(every + back + twice)}

@@ -6,37 +6,34 @@
 __all__ = ['RULES', 'TREATMENTS', 'head_summary', 'StepLogps', 'progress', 'zscore', 'Credit', 'BirthScores', 'Scores',
            'CreditRecorder', 'token_z', 'token_factors', 'token_coefficients', 'credit_metrics']
 
-# %% ../nbs/03_progress.ipynb #806e6ab6
+# %% ../nbs/03_progress.ipynb #0bc82241
 from dataclasses import dataclass
 
 import torch
 from fastcore.basics import patch
 
 from .canvas import Samples, stream_rng
-from .denoiser import Denoiser, target_logit
+from .denoiser import CELLS, Denoiser, target_logit, tile_logits, tiles
 from .rollout import Step
 
-# %% ../nbs/03_progress.ipynb #390c1ded
+# %% ../nbs/03_progress.ipynb #f5b359e0
 @torch.no_grad()
 def head_summary(
     denoiser: Denoiser,    # supplies the head
     hidden: torch.Tensor,  # inputs of the head [n, D]
 ) -> torch.Tensor:         # logsumexp and largest of the logits [2, n] float32
     "What is to be known of V logits, without keeping them."
-    rows, cells = (512, 2**18) if hidden.device.type == "cpu" else (4096, 2**26)  # of a piece: 1 MiB or 256 MiB of float32
-    out, V = denoiser.model.get_output_embeddings(), denoiser.vocab_size
+    cells, out, V = CELLS.get(hidden.device.type, CELLS["other"]), denoiser.model.get_output_embeddings(), denoiser.vocab_size
     if type(out) is not torch.nn.Linear:
-        parts = [torch.stack([x.logsumexp(-1), x.amax(-1)]) for x in map(denoiser.head, hidden.split(max(1, cells // V)))]
-    else: parts = [_summary(out, h, cells // len(h), denoiser.mask_id) for h in hidden.split(rows)]
-    return torch.cat(parts, 1)
+        return torch.cat([torch.stack([x.logsumexp(-1), x.amax(-1)]) for x in map(denoiser.head, hidden.split(max(1, cells // V)))], 1)
+    rows, tokens = tiles(len(hidden), V, cells)
+    return torch.cat([_summary(out, hidden[r], tokens, denoiser.mask_id) for r in rows], 1)
 
-def _summary(out, hidden, width, mask_id):
-    top = torch.full((len(hidden),), -torch.inf, device=hidden.device)
+def _summary(out, hidden, tokens, mask_id):
+    top = torch.full((len(hidden),), torch.finfo(torch.float32).min, device=hidden.device)
     total = torch.zeros_like(top)
-    for first in range(0, len(out.weight), width):
-        here = slice(first, first + width)
-        logits = torch.nn.functional.linear(hidden, out.weight[here], None if out.bias is None else out.bias[here]).float()
-        if first <= mask_id < first + width: logits[:, mask_id - first] = -torch.inf
+    for here in tokens:
+        logits = tile_logits(hidden, out.weight[here], out.bias, here, mask_id)
         before, top = top, torch.maximum(top, logits.amax(-1))
         total = total * (before - top).exp() + logits.sub_(top[:, None]).exp_().sum(-1)
     return torch.stack([top + total.log(), top])
