@@ -191,7 +191,7 @@ def resident(
     out["reference"] = N*w*(method.beta > 0 and not layout.lora_rank)
     return out
 
-# %% ../nbs/13_plan.ipynb #48b24b68
+# %% ../nbs/13_plan.ipynb #219b2587
 def working_set(
     shape: Shape, layout: Layout,
 ) -> int:            # bytes a token
@@ -209,9 +209,9 @@ def dps_bytes(
     "Hidden states, positions and normalisers that DPS keeps during a rollout."
     c = method.credit
     if not c.active or c.rule not in ("dps", "shuffled"): return 0
-    seen = sum(s.block + (s.later // c.scope_stride if c.scope == "canvas" else 0) for s in step_counts(sampler))
-    hidden = shape.width*(4 if layout.weights == "float32" else 2) if c.target == "final" else 4
-    return rows * seen * (hidden + 8 + 4)
+    block, later = (sum(getattr(s, name) for s in step_counts(sampler)) for name in ("block", "later"))
+    later, hidden = later // c.scope_stride if c.scope == "canvas" else 0, shape.width*(4 if layout.weights == "float32" else 2)
+    return rows * (block*((hidden if c.target == "final" else 4) + 8 + 4) + later*(hidden + 8))
 
 def logit_bytes(
     shape: Shape, layout: Layout,

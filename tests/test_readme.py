@@ -37,3 +37,10 @@ def test_readme_prints_the_study_of_twelve_recipes():
     final = lambda recipe: {t['seed']: t['run']['final']['cell_accuracy'] for t in done if (t['task'], t['recipe'], t['override']) == ('sudoku', recipe, 'plain')}
     a, b = final('wd1+dps'), final('wd1')
     assert len(a) == len(b) == 5 and f'{100*(mean(a.values()) - mean(b.values())):.1f} over five' in readme
+
+def test_readme_prints_the_committed_benchmark():
+    readme, rows = (root/'README.md').read_text(encoding='utf-8'), read(root/'nbs'/'bench.json')['rows']
+    for name, r in rows.items():
+        line = next(l for l in readme.splitlines() if l.startswith(f'| `{name}` |'))
+        interval = f" [{r['low']:.2f}, {r['high']:.2f}]" if r['pairs'] > 1 else ''
+        assert f"| {r['ratio']:.2f}{interval} |" in line and line.endswith(f"| {r['target']} | {'yes' if r['met'] else '**no**'} |"), (name, line)
