@@ -242,7 +242,7 @@ def find_form(
     if denoiser.split == "whole": warnings.warn(f"{name} cannot be split before its head: the logits of every position are computed and kept")
     if denoiser.padding == "lengths": warnings.warn(f"{name} cannot be told what is padding: rows of one length are run together, without any")
 
-# %% ../nbs/01_denoiser.ipynb #d6c5131a
+# %% ../nbs/01_denoiser.ipynb #2a0f9a4c
 def tiles(
     n: int,             # positions
     vocab_size: int,    # V
@@ -250,7 +250,7 @@ def tiles(
 ) -> tuple:             # slices of positions, slices of tokens
     "How n x V logits are cut. A tile has up to 512 positions, where the budget has room for as many."
     rows = max(1, min(512, n, cells))
-    cut = lambda total, size: [slice(i, min(i + size, total)) for i in range(0, total, size)]
+    cut = lambda total, size: [slice(i, min(i + size, total)) for i in range(0, max(total, 1), size)]  # of nothing, one empty slice
     return cut(n, rows), cut(vocab_size, max(1, cells // rows))
 
 def tile_logits(
